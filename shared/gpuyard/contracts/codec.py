@@ -1,0 +1,58 @@
+"""MessagePack in and out: the only place where messages are encoded and decoded."""
+
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpuyard.contracts.errors import InvalidSpec
+
+T = TypeVar("T")
+
+# The server refuses 1 MiB, headers included, by closing the connection: stay clear of it.
+MAX_MESSAGE_BYTES = 1_000_000
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+@cache
+def _decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
+    return msgspec.msgpack.Decoder(kind)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Encode a message.
+
+    Raises:
+        InvalidSpec: it is larger than a message may be, or holds a number outside 64 bits.
+    """
+    try:
+        data = _encoder.encode(message)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidSpec(f"the {type(message).__name__} can't be encoded: {error}") from error
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise InvalidSpec(
+            f"the {type(message).__name__} has {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} fit a message",
+            "Shorten the command or the environment; ship files with the working directory.",
+        )
+    return data
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Decode and check a message of the given type (a struct or a union of structs).
+
+    Raises:
+        InvalidSpec: not MessagePack, too large, a field missing or wrong; the message names the field.
+    """
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise InvalidSpec(f"a message of {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} are allowed")
+    try:
+        decoded: T = _decoder(kind).decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidSpec(f"malformed message: {error}") from error
+    return decoded
+
+
+def validated(message: T) -> T:
+    """Check a message that was built in Python as strictly as one that came over the wire."""
+    return decode(encode(message), type(message))  # type: ignore[arg-type]

@@ -1,0 +1,160 @@
+"""What a user submits (JobSpec) and what becomes of it (Job)."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from gpuyard.contracts.hardware import Seconds
+from gpuyard.contracts.ids import JobId, Name, NodeId, RequestId
+from gpuyard.contracts.placement import Placement
+
+Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=131072, description="Any text without NUL.")]
+EnvName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$(?!\n)")]
+
+
+class TaskSpec(Struct, frozen=True):
+    """One role of a job: a command, and how many ranks of it on how many GPUs."""
+
+    command: Annotated[
+        tuple[Text, ...], Meta(min_length=1, max_length=4096, description="Program and arguments.")
+    ]
+    name: Name = "main"
+    gpus: Annotated[int, Meta(ge=0, le=65536, description="GPUs of all ranks together.")] = 0
+    ranks: (
+        Annotated[int, Meta(ge=1, le=65536, description="Members of the gang; default one per GPU, or 1.")]
+        | None
+    ) = None
+    env: Annotated[dict[EnvName, Text], Meta(max_length=1024, description="Added environment.")] = {}
+
+    def __post_init__(self) -> None:
+        if not self.command[0]:
+            raise ValueError("the command is empty")
+        if self.gpus % self.rank_count:
+            raise ValueError(f"{self.gpus} GPUs can't be divided evenly between {self.rank_count} ranks")
+
+    @property
+    def rank_count(self) -> int:
+        return max(self.gpus, 1) if self.ranks is None else self.ranks
+
+    @property
+    def gpus_per_rank(self) -> int:
+        return self.gpus // self.rank_count
+
+
+class JobSpec(Struct, frozen=True):
+    """What a user submits. All ranks of all tasks are one gang: they start together or not at all."""
+
+    tasks: Annotated[tuple[TaskSpec, ...], Meta(min_length=1, max_length=64, description="Roles.")]
+    name: Name = "job"
+    priority: Annotated[int, Meta(ge=-1000, le=1000, description="Higher goes first.")] = 0
+    workdir: Annotated[
+        str,
+        Meta(pattern=r"^(sha256-[0-9a-f]{64})?$(?!\n)", description="Uploaded working directory, or empty."),
+    ] = ""
+    owner: Annotated[str, Meta(max_length=256, description="Who submitted it.")] = ""
+    labels: Annotated[dict[str, str], Meta(max_length=64, description="Free key-value pairs.")] = {}
+    grace_s: Annotated[
+        float, Meta(ge=0, le=86400, description="Seconds between the stop signal and the kill.")
+    ] = 10.0
+    launch_deadline_s: Annotated[
+        float, Meta(gt=0, le=86400, description="Seconds for all ranks to get ready.")
+    ] = 120.0
+
+    @property
+    def rank_count(self) -> int:
+        return sum(task.rank_count for task in self.tasks)
+
+    @property
+    def gpu_count(self) -> int:
+        return sum(task.gpus for task in self.tasks)
+
+
+class JobState(StrEnum):
+    """Where a job stands. The transitions are in gpuyard_scheduler.core.states."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+
+
+class ExitCause(StrEnum):
+    """Why a rank or a job ended other than well."""
+
+    USER_ERROR = "user_error"
+    OOM = "oom"
+    GPU_FAULT = "gpu_fault"
+    NODE_LOST = "node_lost"
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    IMAGE = "image"
+    LAUNCH = "launch"
+    UNKNOWN = "unknown"
+
+
+class Exit(Struct, frozen=True):
+    """How a rank, or a job by its first failing rank, ended."""
+
+    code: Annotated[int | None, Meta(description="Exit code; 128 + n for signal n; None if unknown.")]
+    cause: Annotated[ExitCause | None, Meta(description="None when it ended well.")] = None
+    message: Annotated[str, Meta(description="One sentence for people.")] = ""
+    rank: Annotated[int, Meta(ge=0, description="The first rank that failed.")] | None = None
+    node: NodeId | None = None
+
+
+class Reason(Struct, frozen=True):
+    """Why a job is where it is."""
+
+    code: Annotated[str, Meta(description="Stable code; the vocabulary is in docs/concepts/jobs.md.")]
+    message: Annotated[str, Meta(description="One sentence for people.")]
+    hint: Annotated[str, Meta(description="What would help.")] = ""
+
+
+class JobEvent(Struct, frozen=True):
+    """Something that happened to a job."""
+
+    kind: Annotated[str, Meta(description="Past tense or state: `queued`, `placed`, `rank_exited` …")]
+    at_s: Seconds
+    message: Annotated[str, Meta(description="One sentence for people.")]
+    attempt: Annotated[int, Meta(ge=0, description="Attempt it belongs to; 0 before the first.")] = 0
+
+
+class Job(Struct, frozen=True):
+    """A job's record: the whole truth the scheduler keeps about it.
+
+    Every message on the job's subject is the job as it is now (`state`, ...) and what led there (`events`):
+    the subject's history is the job's event log.
+    """
+
+    id: JobId
+    request_id: RequestId
+    spec: JobSpec
+    state: JobState
+    version: Annotated[int, Meta(ge=1, description="Counts the records of this job.")]
+    submitted_at_s: Seconds
+    attempt: Annotated[int, Meta(ge=0, description="Current try, from 1; 0 before the first.")] = 0
+    term: Annotated[int, Meta(ge=0, description="Reign of the scheduler that wrote this.")] = 0
+    reason: Reason | None = None
+    placement: Placement | None = None
+    stop_cause: Annotated[
+        ExitCause | None, Meta(description="Why it is stopping; `cancelled`, `user_error`, `launch` …")
+    ] = None
+    launches_failed: Annotated[int, Meta(ge=0, description="Attempts that never started.")] = 0
+    placed_at_s: Seconds | None = None
+    started_at_s: Seconds | None = None
+    ended_at_s: Seconds | None = None
+    exit: Exit | None = None
+    events: Annotated[tuple[JobEvent, ...], Meta(description="What happened since the record before.")] = ()
+    trace: Annotated[str, Meta(description="W3C traceparent of the submission.")] = ""

@@ -1,0 +1,92 @@
+"""Output of ranks: batches on their way to the store, and questions to the store.
+
+Lines of a rank are numbered from 0 over both streams together, in the order they were read.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from gpuyard.contracts.hardware import Seconds
+from gpuyard.contracts.ids import JobId
+
+OUT, ERR = 0, 1
+Rank = Annotated[int, Meta(ge=0, le=65535, description="Global rank.")]
+Seq = Annotated[int, Meta(ge=0, description="Number of a line in its rank.")]
+
+
+class LogChunk(Struct, frozen=True, array_like=True):
+    """Output read at one moment from one stream: whole lines, each with its newline.
+
+    Only a last line may lack it: the rank ended without one, or the line was too long and goes on.
+    """
+
+    stream: Annotated[int, Meta(ge=0, le=1, description="0 standard output, 1 standard error.")]
+    at_s: Seconds
+    data: bytes
+
+    @property
+    def line_count(self) -> int:
+        return self.data.count(b"\n") + (not self.data.endswith(b"\n"))
+
+
+class LogBatch(Struct, frozen=True):
+    """Consecutive output of one rank. `next_seq - first_seq` is the number of lines in it."""
+
+    job: JobId
+    attempt: Annotated[int, Meta(ge=1)]
+    rank: Rank
+    first_seq: Seq
+    next_seq: Seq
+    chunks: tuple[LogChunk, ...] = ()
+    spool_offset: Annotated[int, Meta(ge=0, description="The executor's position after this batch.")] = 0
+    end: Annotated[bool, Meta(description="The rank's output is complete.")] = False
+
+
+class LogLine(NamedTuple):
+    """One line as a reader sees it; `text` without its newline."""
+
+    job: str
+    attempt: int
+    rank: int
+    seq: int
+    stream: int
+    at_s: float
+    text: bytes
+
+
+def lines_of(batch: LogBatch) -> Iterator[LogLine]:
+    """Split a batch into numbered lines."""
+    seq = batch.first_seq
+    for chunk in batch.chunks:
+        pieces = chunk.data.split(b"\n")
+        if not pieces[-1]:
+            pieces.pop()
+        for text in pieces:
+            yield LogLine(batch.job, batch.attempt, batch.rank, seq, chunk.stream, chunk.at_s, text)
+            seq += 1
+
+
+class LogQuery(Struct, frozen=True):
+    """Give me stored lines of a job, in the order of each rank."""
+
+    job: JobId
+    attempt: Annotated[int, Meta(ge=1, description="Default: the newest stored.")] | None = None
+    ranks: Annotated[tuple[Rank, ...] | None, Meta(description="Default: all.")] = None
+    after: Annotated[
+        dict[Rank, Seq], Meta(description="For each rank, the first line wanted; missing means 0.")
+    ] = {}
+    tail: Annotated[int, Meta(ge=0, description="Only the last so many lines of each rank.")] | None = None
+    max_bytes: Annotated[int, Meta(ge=1, le=786432, description="Upper bound of the page.")] = 524288
+
+
+class LogPage(Struct, frozen=True, tag="page", tag_field="type"):
+    """Stored lines. When `complete`, everything stored was given; go on live after `through_seq`."""
+
+    attempt: Annotated[int, Meta(ge=0, description="0: nothing is stored yet.")]
+    batches: tuple[LogBatch, ...] = ()
+    next: Annotated[dict[Rank, Seq], Meta(description="For each rank, the line after the last given.")] = {}
+    ended: Annotated[tuple[Rank, ...], Meta(description="Ranks whose stored output is complete.")] = ()
+    through_seq: Annotated[int, Meta(ge=0, description="LOGS stream is stored up to this sequence.")] = 0
+    complete: bool = True

@@ -1,0 +1,167 @@
+"""Every subject, stream and bucket: its payload, its one writer, its purpose. Nothing else names a subject."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpuyard.contracts.fact import Beat, ExecutorInfo, GangFact
+from gpuyard.contracts.hardware import Inventory, NodeSample
+from gpuyard.contracts.job import Job
+from gpuyard.contracts.lease import Leader, Term
+from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
+from gpuyard.contracts.order import Order
+from gpuyard.contracts.rejected import Rejected
+from gpuyard.contracts.request import Reply, Request
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A JetStream stream. `work`: a message leaves when it is acknowledged; `log`: it stays until trimmed."""
+
+    name: str
+    subjects: tuple[str, ...]
+    purpose: str
+    kind: Literal["work", "log"] = "log"
+    per_subject: int | None = None
+    """How many messages of one subject are kept, newest first."""
+    max_bytes: int = GIB
+    when_full: Literal["refuse", "drop_oldest"] = "refuse"
+    max_age_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A family of subjects. `{name}` stands for one id."""
+
+    pattern: str
+    payload: Any
+    writer: str
+    purpose: str
+    stream: Stream | None = None
+    answer: Any = None
+
+    def __call__(self, **ids: object) -> str:
+        """The subject for these ids: `FACTS(node="n1", job="j1")`."""
+        return self.pattern.format_map(ids)
+
+    @property
+    def all(self) -> str:
+        """Wildcard over the whole family."""
+        return ".".join("*" if token.startswith("{") else token for token in self.pattern.split("."))
+
+    def some(self, **ids: object) -> str:
+        """Wildcard over the ids that are not given."""
+        return ".".join(
+            str(ids.get(token[1:-1], "*")) if token.startswith("{") else token
+            for token in self.pattern.split(".")
+        )
+
+    def ids(self, subject: str) -> dict[str, str]:
+        """The ids in a subject of this family."""
+        pairs = zip(self.pattern.split("."), subject.split("."), strict=True)
+        return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
+
+
+REQUESTS_STREAM = Stream("REQUESTS", ("gpuyard.request.*",), "Requests not yet decided.", kind="work")
+STATE_STREAM = Stream(
+    "STATE",
+    ("gpuyard.state.>",),
+    "Intent: term, leader and every job's record with its history. One stream, so that each write is fenced.",
+    per_subject=1000,
+    max_bytes=4 * GIB,
+)
+NODES_STREAM = Stream(
+    "NODES", ("gpuyard.inventory.*", "gpuyard.executor.*"), "What each node is.", per_subject=1
+)
+FACTS_STREAM = Stream("FACTS", ("gpuyard.fact.*.*",), "What really runs.", per_subject=1)
+ORDERS_STREAM = Stream("ORDERS", ("gpuyard.order.*",), "Orders not yet obeyed.", kind="work")
+LOGS_STREAM = Stream(
+    "LOGS",
+    ("gpuyard.log.*.*.*",),
+    "Write-ahead log of output; trimmed by the logger once stored.",
+    max_bytes=4 * GIB,
+)
+REJECTS_STREAM = Stream(
+    "REJECTS",
+    ("gpuyard.rejected.*",),
+    "Messages nobody could read, kept a while for inspection.",
+    max_bytes=64 * MIB,
+    when_full="drop_oldest",
+    max_age_s=7 * 86400,
+)
+STREAMS = (
+    REQUESTS_STREAM,
+    STATE_STREAM,
+    NODES_STREAM,
+    FACTS_STREAM,
+    ORDERS_STREAM,
+    LOGS_STREAM,
+    REJECTS_STREAM,
+)
+
+UPLOADS_BUCKET = "uploads"
+
+REQUEST = Channel(
+    "gpuyard.request.{kind}",
+    Request,
+    "clients",
+    "Ask for something; the answer comes to `reply_to`. `kind` is the request's `type`.",
+    REQUESTS_STREAM,
+    answer=Reply,
+)
+TERM = Channel(
+    "gpuyard.state.term", Term, "scheduler", "Who reigns, and since when: the fence.", STATE_STREAM
+)
+LEADER = Channel(
+    "gpuyard.state.leader",
+    Leader,
+    "scheduler",
+    "Sign of life of the leader; expires by itself.",
+    STATE_STREAM,
+)
+JOB = Channel(
+    "gpuyard.state.job.{job}",
+    Job,
+    "scheduler",
+    "A job's record; each message is the job as it is and what led there.",
+    STATE_STREAM,
+)
+INVENTORY = Channel(
+    "gpuyard.inventory.{node}", Inventory, "monitor of that node", "What the node is.", NODES_STREAM
+)
+EXECUTOR = Channel(
+    "gpuyard.executor.{node}", ExecutorInfo, "executor of that node", "How the node runs ranks.", NODES_STREAM
+)
+FACT = Channel(
+    "gpuyard.fact.{node}.{job}", GangFact, "executor of that node", "What runs there of a job.", FACTS_STREAM
+)
+ORDER = Channel("gpuyard.order.{node}", Order, "scheduler", "What the node shall do.", ORDERS_STREAM)
+LOG = Channel(
+    "gpuyard.log.{job}.{attempt}.{rank}", LogBatch, "executor of the rank", "A rank's output.", LOGS_STREAM
+)
+REJECTED = Channel(
+    "gpuyard.rejected.{stream}", Rejected, "any service", "A message that can't be read.", REJECTS_STREAM
+)
+SAMPLE = Channel("gpuyard.sample.{node}", NodeSample, "monitor of that node", "How the node is doing, 1 Hz.")
+BEAT = Channel("gpuyard.beat.{node}", Beat, "executor of that node", "Sign of life, 1 Hz.")
+LOG_QUERY = Channel(
+    "gpuyard.query.logs", LogQuery, "clients", "Ask a logger for stored lines.", answer=LogPage
+)
+
+CHANNELS = (
+    REQUEST,
+    TERM,
+    LEADER,
+    JOB,
+    INVENTORY,
+    EXECUTOR,
+    FACT,
+    ORDER,
+    LOG,
+    REJECTED,
+    SAMPLE,
+    BEAT,
+    LOG_QUERY,
+)
