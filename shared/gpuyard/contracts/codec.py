@@ -4,7 +4,6 @@ from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
-
 from gpuyard.contracts.errors import InvalidSpec
 
 T = TypeVar("T")
@@ -25,6 +24,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
     Raises:
         InvalidSpec: it is larger than a message may be, or holds a number outside 64 bits.
+
     """
     try:
         data = _encoder.encode(message)
@@ -43,6 +43,7 @@ def decode(data: bytes, kind: type[T]) -> T:
 
     Raises:
         InvalidSpec: not MessagePack, too large, a field missing or wrong; the message names the field.
+
     """
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidSpec(f"a message of {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} are allowed")

@@ -3,11 +3,10 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
-
 from gpuyard.contracts.hardware import Seconds
-from gpuyard.contracts.ids import JobId, NodeId
+from gpuyard.contracts.ids import GpuId, JobId, NodeId
 from gpuyard.contracts.job import Exit
+from msgspec import Meta, Struct
 
 
 class RankState(StrEnum):
@@ -24,6 +23,7 @@ class RankFact(Struct, frozen=True):
 
     rank: Annotated[int, Meta(ge=0)]
     state: RankState
+    gpus: Annotated[tuple[GpuId, ...], Meta(description="GPUs it holds on its node.")] = ()
     started_at_s: Seconds | None = None
     ended_at_s: Seconds | None = None
     exit: Annotated[Exit | None, Meta(description="Set once it has exited.")] = None

@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
-
 from gpuyard.contracts.ids import GpuId, Name, NodeId
+from msgspec import Meta, Struct
 
 
 class Slot(Struct, frozen=True):

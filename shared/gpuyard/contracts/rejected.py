@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
-
 from gpuyard.contracts.hardware import Seconds
+from msgspec import Meta, Struct
 
 
 class Rejected(Struct, frozen=True):

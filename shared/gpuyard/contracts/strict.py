@@ -7,9 +7,8 @@ Readers of records skip unknown fields, so that an old reader understands a new 
 import difflib
 from typing import Any
 
-from msgspec import inspect
-
 from gpuyard.contracts.errors import InvalidSpec
+from msgspec import inspect
 
 
 def check_keys(data: object, kind: Any) -> None:
@@ -17,6 +16,7 @@ def check_keys(data: object, kind: Any) -> None:
 
     Raises:
         InvalidSpec: names the first unknown key, its place and the nearest known key.
+
     """
     _check(data, inspect.type_info(kind), "")
 
