@@ -32,7 +32,7 @@ def encode(message: msgspec.Struct) -> bytes:
         raise InvalidSpec(f"the {type(message).__name__} can't be encoded: {error}") from error
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidSpec(
-            f"the {type(message).__name__} has {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} fit a message",
+            f"the {type(message).__name__} has {len(data):,} bytes, more than {MAX_MESSAGE_BYTES:,}",
             "Shorten the command or the environment; ship files with the working directory.",
         )
     return data

@@ -1,4 +1,4 @@
-"""Every subject, stream and bucket: its payload, its one writer, its purpose. Nothing else names a subject."""
+"""Every subject, stream and bucket: payload, one writer, purpose. Nothing else names a subject."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
