@@ -48,7 +48,7 @@ def decode(data: bytes, kind: type[T]) -> T:
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidSpec(f"a message of {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} are allowed")
     try:
-        decoded: T = _decoder(kind).decode(data)
+        decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpec(f"malformed message: {error}") from error
     return decoded

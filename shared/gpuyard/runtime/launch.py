@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from gpuyard.contracts.errors import GpuyardError, InvalidSpec
+from gpuyard.contracts.strict import unknown_key
 from gpuyard.runtime import config as settings
 from gpuyard.runtime.clock import SystemClock
 from gpuyard.runtime.config import BusConfig, ServiceConfig, TelemetryConfig
@@ -51,7 +52,7 @@ def read_settings(
     file = settings.read_file(path)
     for table in file:
         if table not in _FOREIGN_TABLES:
-            raise settings.unknown_key(table, _FOREIGN_TABLES)
+            raise unknown_key(table, _FOREIGN_TABLES)
     environment = settings.environment()
     return (
         settings.load(kind, name, table=file.get(name), environment=environment, flags=flags),
