@@ -1,1 +1,1 @@
-"""See ../README.md."""
+"""The scheduler: decides which gang runs where, and when. See ../README.md."""

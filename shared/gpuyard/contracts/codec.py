@@ -1,12 +1,14 @@
 """MessagePack in and out: the only place where messages are encoded and decoded."""
 
 from functools import cache
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, overload
 
 import msgspec
 from gpuyard.contracts.errors import InvalidSpec
 
 T = TypeVar("T")
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 # The server refuses 1 MiB, headers included, by closing the connection: stay clear of it.
 MAX_MESSAGE_BYTES = 1_000_000
@@ -38,7 +40,11 @@ def encode(message: msgspec.Struct) -> bytes:
     return data
 
 
-def decode(data: bytes, kind: type[T]) -> T:
+@overload
+def decode(data: bytes, kind: type[T]) -> T: ...
+@overload
+def decode(data: bytes, kind: UnionType) -> Any: ...
+def decode(data: bytes, kind: Any) -> Any:
     """Decode and check a message of the given type (a struct or a union of structs).
 
     Raises:
@@ -48,12 +54,11 @@ def decode(data: bytes, kind: type[T]) -> T:
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidSpec(f"a message of {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} are allowed")
     try:
-        decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
+        return _decoder(kind).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpec(f"malformed message: {error}") from error
-    return decoded
 
 
-def validated(message: T) -> T:
+def validated(message: StructT) -> StructT:
     """Check a message that was built in Python as strictly as one that came over the wire."""
-    return decode(encode(message), type(message))  # type: ignore[arg-type]
+    return decode(encode(message), type(message))

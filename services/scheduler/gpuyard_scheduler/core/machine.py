@@ -1,0 +1,344 @@
+"""The scheduler's decisions: told what happened and what time it is, it says what to do.
+
+`handle` takes events one by one; `decide` then places what fits and returns the effects of the whole round:
+records first, then the orders and answers that rest on them. Every job's record is written before anything is
+done about it, so a scheduler that dies in between is continued by the next from the records alone.
+"""
+
+from collections.abc import Iterable
+
+from gpuyard.contracts.errors import Failure
+from gpuyard.contracts.fact import GangFact
+from gpuyard.contracts.ids import job_id
+from gpuyard.contracts.job import Exit, ExitCause, Job, JobEvent, JobState, Reason
+from gpuyard.contracts.order import Order, Stop
+from gpuyard.contracts.placement import Placement
+from gpuyard.contracts.request import Accepted, Cancel, Reply, Submit
+
+from gpuyard_scheduler.core import orders
+from gpuyard_scheduler.core.admit import refusal
+from gpuyard_scheduler.core.cluster import Cluster
+from gpuyard_scheduler.core.events import (
+    Answer,
+    BeatSeen,
+    Effect,
+    Event,
+    ExecutorSeen,
+    FactSeen,
+    Give,
+    InventorySeen,
+    Requested,
+    Ticked,
+)
+from gpuyard_scheduler.core.gang import GangView, can_be_tried_again
+from gpuyard_scheduler.core.place import place
+from gpuyard_scheduler.core.queue import Queue
+from gpuyard_scheduler.core.records import Records
+
+MAX_LAUNCHES = 3
+KEEP_ENDED = 10_000
+
+
+class Machine:
+    """The state of the cluster and its jobs under one term."""
+
+    def __init__(self, term: int, *, keep_ended: int = KEEP_ENDED) -> None:
+        self.cluster = Cluster()
+        self.queue = Queue()
+        self.records = Records(term, keep_ended)
+        self._term = term
+        self._facts: dict[str, dict[str, GangFact]] = {}
+        self._launching: set[str] = set()
+        self._start_given: dict[str, int] = {}
+        self._give: list[Give] = []
+        self._answers: list[Answer] = []
+        self._stuck: tuple[str, int] | None = None
+
+    # -- taking over ---------------------------------------------------------------------------------------
+
+    def load(self, jobs: Iterable[Job]) -> None:
+        """Continue where an earlier term stopped: orders are given again, which is harmless."""
+        self.records.load(jobs)
+        for job in list(self.records.active.values()):
+            if job.state is JobState.QUEUED:
+                self.queue.add(job)
+            elif job.placement:
+                self._hold(job.id, job.placement)
+                if job.state is JobState.STARTING:
+                    self._order(job, orders.prepare(job, job.placement, self._term))
+                    self._launching.add(job.id)
+                elif job.state is JobState.STOPPING:
+                    cause = job.stop_cause or ExitCause.UNKNOWN
+                    self._order(job, orders.stop(job, job.placement.nodes, self._term, cause))
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now_s: float) -> None:
+        """Take in one event."""
+        match event:
+            case Requested(Submit() as request, trace):
+                self._answer(request.reply_to, self._submit(request, trace, now_s))
+            case Requested(Cancel() as request):
+                self._answer(request.reply_to, self._cancel(request, now_s))
+            case FactSeen(fact):
+                self._see_fact(fact, now_s)
+            case BeatSeen(node):
+                self.cluster.see_beat(node, now_s)
+            case InventorySeen(inventory):
+                self.cluster.see_inventory(inventory)
+            case ExecutorSeen(info):
+                self.cluster.see_executor(info)
+            case Ticked():
+                self.cluster.check_silence(now_s)
+                self._check_launches(now_s)
+
+    def decide(self, now_s: float) -> list[Effect]:
+        """Place what fits, then return everything to be done since the last call, in order."""
+        self._place_queued(now_s)
+        effects = self.records.flush() + self._give + self._answers
+        self._give, self._answers = [], []
+        return effects
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    def _submit(self, request: Submit, trace: str, now_s: float) -> Reply:
+        known = self.records.by_request.get(request.request_id)
+        if known:
+            return Accepted(known, self._state_of(known))
+        if refused := refusal(request.spec, self.cluster):
+            return refused
+        job = Job(
+            id=self._new_id(request),
+            request_id=request.request_id,
+            spec=request.spec,
+            state=JobState.QUEUED,
+            version=0,
+            submitted_at_s=now_s,
+            trace=trace,
+        )
+        self.records.add(job, JobEvent("queued", now_s, f"submitted by {request.spec.owner or 'someone'}"))
+        self.queue.add(job)
+        return Accepted(job.id, JobState.QUEUED)
+
+    def _new_id(self, request: Submit) -> str:
+        """Longer ids where a short one is taken by another request."""
+        for digits in range(6, 23):
+            candidate = job_id(request.spec.name, request.request_id, digits)
+            if candidate not in self.records.active and candidate not in self.records.ended:
+                return candidate
+        raise AssertionError("two requests with the same id")
+
+    def _state_of(self, job: str) -> JobState:
+        active = self.records.active.get(job)
+        return active.state if active else self.records.ended[job]
+
+    def _cancel(self, request: Cancel, now_s: float) -> Reply:
+        job = self.records.active.get(request.job)
+        if job is None:
+            return self._cancel_ended(request.job)
+        by_user = "cancelled on request"
+        if job.state is JobState.QUEUED:
+            self.queue.remove(job)
+            exit_ = Exit(None, ExitCause.CANCELLED, by_user)
+            job = self._end(job, "cancelled", by_user, now_s, exit_)
+        elif job.state is JobState.STOPPING:
+            exit_ = Exit(None, ExitCause.CANCELLED, by_user)
+            job = self.records.note(
+                job, "cancel_requested", by_user, now_s, stop_cause=ExitCause.CANCELLED, exit=exit_
+            )
+        else:
+            job = self._stop(job, Exit(None, ExitCause.CANCELLED, by_user), now_s)
+        return Accepted(job.id, job.state)
+
+    def _cancel_ended(self, job: str) -> Reply:
+        state = self.records.ended.get(job)
+        if state is None:
+            return Failure("not_found", f"there is no job {job}", "`gpuyard ps --all` lists the known ones.")
+        if state is not JobState.CANCELLED:
+            return Failure("conflict", f"{job} has already {state}", "There is nothing left to cancel.")
+        return Accepted(job, state)
+
+    # -- facts ---------------------------------------------------------------------------------------------
+
+    def _see_fact(self, fact: GangFact, now_s: float) -> None:
+        job = self.records.active.get(fact.job)
+        if job is None or job.attempt != fact.attempt or job.placement is None:
+            self._see_stray(fact)
+            return
+        facts = self._facts.setdefault(job.id, {})
+        if not (facts.get(fact.node) and facts[fact.node].released):
+            facts[fact.node] = fact
+            self._advance(job, GangView(job, facts), now_s)
+
+    def _see_stray(self, fact: GangFact) -> None:
+        """Something runs that should not: end it, and give its GPUs to nobody until it is gone."""
+        owner = f"{fact.job}.{fact.attempt}"
+        if fact.released:
+            self.cluster.release(owner, fact.node)
+            return
+        for rank in fact.ranks:
+            self.cluster.hold_if_free(owner, fact.node, rank.gpus)
+        stop = Stop(fact.node, fact.job, fact.attempt, self._term, ExitCause.CANCELLED)
+        self._give.append(Give(stop, ""))
+
+    def _advance(self, job: Job, gang: GangView, now_s: float) -> None:
+        """Move a job as far as the facts carry it."""
+        if job.state is JobState.STOPPING:
+            self._finish_stop(job, gang, now_s)
+            return
+        failure = gang.first_failure()
+        if job.state is JobState.STARTING and gang.is_running and not failure:
+            message = f"all {job.spec.rank_count} ranks run"
+            job = self.records.change(
+                job, "running", message, now_s, started_at_s=gang.started_at_s or now_s, reason=None
+            )
+            gang = GangView(job, gang.facts)
+        if failure:
+            job = self._stop(job, failure, now_s, started_at_s=job.started_at_s or gang.started_at_s)
+            self._finish_stop(job, GangView(job, gang.facts), now_s)
+        elif job.state is JobState.RUNNING and gang.has_ended:
+            self._end(job, "succeeded", "every rank ended well", now_s, Exit(0))
+        elif job.state is JobState.STARTING and gang.is_ready and len(gang.nodes) > 1:
+            self._start(job, gang)
+
+    def _start(self, job: Job, gang: GangView) -> None:
+        """Every rank on every node is ready: let them run, once."""
+        master = gang.rendezvous()
+        if master and self._start_given.get(job.id) != job.attempt:
+            self._start_given[job.id] = job.attempt
+            self._order(job, orders.start(job, gang.nodes, self._term, master))
+
+    def _check_launches(self, now_s: float) -> None:
+        for job_id_ in list(self._launching):
+            job = self.records.active.get(job_id_)
+            if job is None or job.state is not JobState.STARTING:
+                self._launching.discard(job_id_)
+            elif now_s > (job.placed_at_s or now_s) + job.spec.launch_deadline_s:
+                missing = GangView(job, self._facts.get(job.id, {})).missing()
+                message = f"not all ranks got ready in {job.spec.launch_deadline_s:g} s; missing: {missing}"
+                self._stop(job, Exit(None, ExitCause.LAUNCH, message), now_s)
+
+    # -- the way out ---------------------------------------------------------------------------------------
+
+    def _stop(self, job: Job, exit_: Exit, now_s: float, **fields: object) -> Job:
+        """Begin to end every rank of the gang, for the reason in `exit_`."""
+        placement, cause = job.placement, exit_.cause or ExitCause.UNKNOWN
+        assert placement, f"{job.id} is to stop but has no place"
+        message = _describe(exit_)
+        job = self.records.change(
+            job,
+            "stopping",
+            message,
+            now_s,
+            stop_cause=cause,
+            exit=exit_,
+            reason=Reason(f"stopping_{cause}", message),
+            **fields,
+        )
+        facts = self._facts.get(job.id, {})
+        nodes = [node for node in placement.nodes if node not in facts or not facts[node].released]
+        self._order(job, orders.stop(job, nodes, self._term, cause))
+        return job
+
+    def _finish_stop(self, job: Job, gang: GangView, now_s: float) -> None:
+        """A node that has nothing left gives its GPUs back; the last one decides what the job becomes."""
+        for node, fact in gang.facts.items():
+            if fact.released:
+                self.cluster.release(job.id, node)
+        if not gang.is_released:
+            return
+        exit_ = job.exit or Exit(None, ExitCause.UNKNOWN)
+        if job.stop_cause is ExitCause.CANCELLED:
+            self._end(job, "cancelled", "every rank has ended", now_s, exit_)
+        elif can_be_tried_again(exit_) and job.launches_failed + 1 < MAX_LAUNCHES:
+            self._requeue(job, exit_, now_s)
+        else:
+            self._end(job, "failed", _describe(exit_), now_s, exit_)
+
+    def _requeue(self, job: Job, exit_: Exit, now_s: float) -> None:
+        self._facts.pop(job.id, None)
+        message = f"launch {job.attempt} failed: {exit_.message}"
+        job = self.records.change(
+            job,
+            "requeued",
+            message,
+            now_s,
+            placement=None,
+            placed_at_s=None,
+            started_at_s=None,
+            stop_cause=None,
+            exit=None,
+            launches_failed=job.launches_failed + 1,
+            reason=Reason("launch_failed", message, "It is tried again when its turn comes."),
+        )
+        self.queue.add(job)
+
+    def _end(self, job: Job, kind: str, message: str, now_s: float, exit_: Exit) -> Job:
+        for node in job.placement.nodes if job.placement else ():
+            self.cluster.release(job.id, node)
+        self._facts.pop(job.id, None)
+        self._start_given.pop(job.id, None)
+        return self.records.change(job, kind, message, now_s, ended_at_s=now_s, exit=exit_, reason=None)
+
+    # -- placing -------------------------------------------------------------------------------------------
+
+    def _place_queued(self, now_s: float) -> None:
+        """Start jobs in order until one has to wait. What can't run on any known node holds up nobody."""
+        skipped = 0
+        while skipped < len(self.queue):
+            job = self.records.active[self.queue[skipped]]
+            if (job.id, self.cluster.version) == self._stuck:
+                break
+            found = place(job.spec, self.cluster)
+            if isinstance(found, Placement):
+                self._place(job, found, now_s)
+            elif refused := refusal(job.spec, self.cluster):
+                self.records.explain(job, Reason("too_large", refused.message, refused.hint), now_s)
+                skipped += 1
+            else:
+                self._stuck = (job.id, self.cluster.version)
+                self.records.explain(job, found, now_s)
+                break
+        self._explain_others(now_s)
+
+    def _explain_others(self, now_s: float) -> None:
+        """Whoever came in this round and was not placed waits behind someone."""
+        for job in self.records.unexplained():
+            message = f"waits behind {len(self.queue) - 1} jobs of at least its priority or age"
+            self.records.explain(job, Reason("behind_others", message, "Raise its priority."), now_s)
+
+    def _place(self, job: Job, placement: Placement, now_s: float) -> None:
+        self.queue.remove(job)
+        self._hold(job.id, placement)
+        job = self.records.change(
+            job,
+            "placed",
+            f"on {', '.join(placement.nodes)}",
+            now_s,
+            attempt=job.attempt + 1,
+            placement=placement,
+            placed_at_s=now_s,
+            reason=Reason("starting", "its ranks get ready"),
+        )
+        self._order(job, orders.prepare(job, placement, self._term))
+        self._launching.add(job.id)
+
+    def _hold(self, job: str, placement: Placement) -> None:
+        for slot in placement.slots:
+            self.cluster.hold(job, slot.node, slot.gpus)
+
+    # -- what is asked of others ---------------------------------------------------------------------------
+
+    def _order(self, job: Job, given: Iterable[Order]) -> None:
+        self._give.extend(Give(order, job.trace) for order in given)
+
+    def _answer(self, reply_to: str, reply: Reply) -> None:
+        if reply_to:
+            self._answers.append(Answer(reply_to, reply))
+
+
+def _describe(exit_: Exit) -> str:
+    """Why a gang ends, in one sentence."""
+    who = f"rank {exit_.rank} on {exit_.node}: " if exit_.rank is not None else ""
+    code = f" (exit code {exit_.code})" if exit_.code is not None else ""
+    return f"{who}{exit_.message or exit_.cause or 'ended'}{code}"

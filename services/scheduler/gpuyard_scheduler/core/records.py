@@ -1,0 +1,89 @@
+"""The jobs' records and what has to be written of them. Every change of a job goes through `change`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuyard.contracts.job import Job, JobEvent, JobState, Reason
+from msgspec import structs
+
+from gpuyard_scheduler.core.events import Commit, Effect, Forget
+from gpuyard_scheduler.core.states import after
+
+
+class Records:
+    """Active jobs in full; of ended ones only the ids, oldest first."""
+
+    def __init__(self, term: int, keep_ended: int) -> None:
+        self.term = term
+        self.active: dict[str, Job] = {}
+        self.ended: dict[str, JobState] = {}
+        self.by_request: dict[str, str] = {}
+        self._request_of: dict[str, str] = {}
+        self._keep_ended = keep_ended
+        self._changed: dict[str, list[JobEvent]] = {}
+        self._drafts: dict[str, Job] = {}
+
+    def load(self, jobs: Iterable[Job]) -> None:
+        """Take over what is stored."""
+        for job in sorted(jobs, key=lambda job: job.ended_at_s or 0.0):
+            self._remember(job)
+
+    def add(self, job: Job, event: JobEvent) -> None:
+        self._remember(job)
+        self._draft(job, event)
+
+    def change(self, job: Job, kind: str, message: str, now_s: float, **fields: Any) -> Job:
+        """Move a job along the table and note what happened."""
+        return self.note(job, kind, message, now_s, state=after(job.state, kind), **fields)
+
+    def explain(self, job: Job, reason: Reason, now_s: float) -> Job:
+        """Say why a job is where it is, unless that was said before."""
+        if job.reason and job.reason.code == reason.code:
+            return job
+        return self.note(job, "waiting", reason.message, now_s, reason=reason)
+
+    def unexplained(self) -> list[Job]:
+        """Jobs of this round that wait without a reason."""
+        return [job for job in self._drafts.values() if job.state is JobState.QUEUED and job.reason is None]
+
+    def note(self, job: Job, kind: str, message: str, now_s: float, **fields: Any) -> Job:
+        """Note what happened to a job without moving it."""
+        changed = structs.replace(job, **fields)
+        self._remember(changed)
+        self._draft(changed, JobEvent(kind, now_s, message, changed.attempt))
+        return changed
+
+    def flush(self) -> list[Effect]:
+        """One record for each job that changed, with all that happened to it since the last flush."""
+        effects: list[Effect] = []
+        for job_id, events in self._changed.items():
+            job = self._drafts[job_id]
+            job = structs.replace(job, version=job.version + 1, term=self.term, events=tuple(events))
+            if not job.state.is_final:
+                self.active[job_id] = structs.replace(job, events=())
+            effects.append(Commit(job))
+        self._changed.clear()
+        self._drafts.clear()
+        return effects + self._forget()
+
+    def _remember(self, job: Job) -> None:
+        self.by_request[job.request_id] = job.id
+        self._request_of[job.id] = job.request_id
+        if job.state.is_final:
+            self.active.pop(job.id, None)
+            self.ended[job.id] = job.state
+        else:
+            self.active[job.id] = job
+
+    def _draft(self, job: Job, event: JobEvent) -> None:
+        self._drafts[job.id] = job
+        self._changed.setdefault(job.id, []).append(event)
+
+    def _forget(self) -> list[Effect]:
+        effects: list[Effect] = []
+        while len(self.ended) > self._keep_ended:
+            oldest = next(iter(self.ended))
+            del self.ended[oldest]
+            self.by_request.pop(self._request_of.pop(oldest), None)
+            effects.append(Forget(oldest))
+        return effects
