@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from gpuyard.runtime.config import ServiceConfig
 from msgspec import Meta
+
+from gpuyard.runtime.config import ServiceConfig
 
 
 class SchedulerConfig(ServiceConfig, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
+
 from gpuyard.bus.port import Delivery, From, Message, Reader
 from gpuyard.contracts.codec import decode
 from gpuyard.contracts.errors import InvalidSpec
@@ -30,7 +31,6 @@ from gpuyard.contracts.subjects import (
 from gpuyard.runtime.reject import set_aside
 from gpuyard.runtime.service import Context
 from gpuyard.telemetry import traces
-
 from gpuyard_scheduler.core.events import (
     BeatSeen,
     Event,
@@ -147,7 +147,6 @@ def read_request(message: Message) -> Requested:
 
     Raises:
         InvalidSpec: malformed, or a key nobody knows.
-
     """
     request: Request = decode(message.payload, Request)
     check_keys(msgspec.msgpack.decode(message.payload), type(request))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gpuyard.runtime.launch import launch
 from gpuyard.runtime.service import Context, Service
-
 from gpuyard_scheduler.config import SchedulerConfig
 from gpuyard_scheduler.service import SchedulerService
 

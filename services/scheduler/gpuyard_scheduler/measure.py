@@ -1,7 +1,6 @@
 """What the scheduler tells about itself on /metrics."""
 
 from gpuyard.telemetry.metrics import Metrics
-
 from gpuyard_scheduler.core.machine import Machine
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 import msgspec
+
 from gpuyard.bus.port import Message
 from gpuyard.contracts.codec import encode
 from gpuyard.contracts.errors import GpuyardError, InvalidSpec

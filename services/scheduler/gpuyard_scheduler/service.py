@@ -1,7 +1,7 @@
 """The shell around the scheduler's core: leads under a lease, feeds events in, carries effects out.
 
-One scheduler leads; others wait for its lease to lapse. Every record is written under the fence of the leader's
-term, so a leader that lost its lease without noticing can't write any more.
+One scheduler leads; others wait for its lease to lapse. Every record is written under the fence of the
+leader's term, so a leader that lost its lease without noticing can't write any more.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from gpuyard.contracts.subjects import JOB, LEADER, ORDER, STATE_STREAM, STREAMS
 from gpuyard.runtime.retry import backoff_s
 from gpuyard.runtime.service import Context
 from gpuyard.telemetry import traces
-
 from gpuyard_scheduler.config import SchedulerConfig
 from gpuyard_scheduler.core.events import Answer, Commit, Effect, Forget, Give
 from gpuyard_scheduler.core.machine import Machine
@@ -87,7 +86,6 @@ class Leadership:
 
         Raises:
             Deposed: the lease is lost.
-
         """
         self._machine.load(await self._inbox.stored_jobs())
         async with asyncio.TaskGroup() as tasks:

@@ -5,6 +5,7 @@ from types import UnionType
 from typing import Any, TypeVar, overload
 
 import msgspec
+
 from gpuyard.contracts.errors import InvalidSpec
 
 T = TypeVar("T")
@@ -26,7 +27,6 @@ def encode(message: msgspec.Struct) -> bytes:
 
     Raises:
         InvalidSpec: it is larger than a message may be, or holds a number outside 64 bits.
-
     """
     try:
         data = _encoder.encode(message)
@@ -49,7 +49,6 @@ def decode(data: bytes, kind: Any) -> Any:
 
     Raises:
         InvalidSpec: not MessagePack, too large, a field missing or wrong; the message names the field.
-
     """
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidSpec(f"a message of {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} are allowed")

@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
+from msgspec import Meta, Struct
+
 from gpuyard.contracts.hardware import Seconds
 from gpuyard.contracts.ids import GpuId, JobId, NodeId
 from gpuyard.contracts.job import Exit
-from msgspec import Meta, Struct
 
 
 class RankState(StrEnum):

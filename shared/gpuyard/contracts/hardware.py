@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import Annotated
 
-from gpuyard.contracts.ids import GpuId, NodeId
 from msgspec import Meta, Struct
+
+from gpuyard.contracts.ids import GpuId, NodeId
 
 Seconds = Annotated[float, Meta(description="Seconds since the epoch, UTC.")]
 Frac = Annotated[float, Meta(ge=0, le=1, description="Fraction, 0 to 1.")]

@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import Annotated
 
+from msgspec import Meta, Struct
+
 from gpuyard.contracts.hardware import Seconds
 from gpuyard.contracts.ids import JobId, Name, NodeId, RequestId
 from gpuyard.contracts.placement import Placement
-from msgspec import Meta, Struct
 
 Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=131072, description="Any text without NUL.")]
 EnvName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$(?!\n)")]

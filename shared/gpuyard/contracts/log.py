@@ -6,9 +6,10 @@ Lines of a rank are numbered from 0 over both streams together, in the order the
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
+from msgspec import Meta, Struct
+
 from gpuyard.contracts.hardware import Seconds
 from gpuyard.contracts.ids import JobId
-from msgspec import Meta, Struct
 
 OUT, ERR = 0, 1
 Rank = Annotated[int, Meta(ge=0, le=65535, description="Global rank.")]

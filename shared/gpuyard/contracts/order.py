@@ -5,11 +5,12 @@ The key of an order is (job, attempt); an executor refuses orders of a term olde
 
 from typing import Annotated
 
+from msgspec import Meta, Struct
+
 from gpuyard.contracts.hardware import Seconds
 from gpuyard.contracts.ids import JobId, NodeId
 from gpuyard.contracts.job import ExitCause, TaskSpec
 from gpuyard.contracts.placement import Slot
-from msgspec import Meta, Struct
 
 Attempt = Annotated[int, Meta(ge=1, description="Try to run the gang, from 1.")]
 Term = Annotated[int, Meta(ge=0, description="Reign of the scheduler that gave the order.")]

@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from gpuyard.contracts.ids import GpuId, Name, NodeId
 from msgspec import Meta, Struct
+
+from gpuyard.contracts.ids import GpuId, Name, NodeId
 
 
 class Slot(Struct, frozen=True):

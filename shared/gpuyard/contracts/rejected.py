@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from gpuyard.contracts.hardware import Seconds
 from msgspec import Meta, Struct
+
+from gpuyard.contracts.hardware import Seconds
 
 
 class Rejected(Struct, frozen=True):

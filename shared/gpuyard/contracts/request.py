@@ -6,10 +6,11 @@ Repeating a request with the same `request_id` changes nothing and is answered a
 
 from typing import Annotated
 
+from msgspec import Meta, Struct
+
 from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.ids import JobId, RequestId
 from gpuyard.contracts.job import JobSpec, JobState
-from msgspec import Meta, Struct
 
 ReplyTo = Annotated[
     str,

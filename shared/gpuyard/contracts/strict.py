@@ -5,10 +5,12 @@ Readers of records skip unknown fields, so that an old reader understands a new 
 """
 
 import difflib
+from functools import cache
 from typing import Any
 
-from gpuyard.contracts.errors import InvalidSpec
 from msgspec import inspect
+
+from gpuyard.contracts.errors import InvalidSpec
 
 
 def check_keys(data: object, kind: Any) -> None:
@@ -16,9 +18,11 @@ def check_keys(data: object, kind: Any) -> None:
 
     Raises:
         InvalidSpec: names the first unknown key, its place and the nearest known key.
-
     """
-    _check(data, inspect.type_info(kind), "")
+    _check(data, _type_info(kind), "")
+
+
+_type_info = cache(inspect.type_info)
 
 
 def _check(data: object, info: inspect.Type, path: str) -> None:
@@ -39,6 +43,8 @@ def _options(info: inspect.Type) -> tuple[inspect.Type, ...]:
 def _check_struct(data: dict[Any, Any], info: inspect.StructType, path: str) -> None:
     fields = {field.encode_name: field.type for field in info.fields}
     for key, value in data.items():
+        if key == info.tag_field:
+            continue
         if key not in fields:
             raise unknown_key(str(key), fields, path)
         _check(value, fields[key], f"{path}.{key}".lstrip("."))

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta, Struct
+
 from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.strict import check_keys, unknown_key
-from msgspec import Meta, Struct
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
@@ -56,7 +57,6 @@ def load(
 
     Raises:
         InvalidSpec: an unknown key (the nearest is named), or a value of the wrong type or out of range.
-
     """
     merged: dict[str, Any] = dict(table or {})
     check_keys(merged, kind)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import h11
 import msgspec
+
 from gpuyard.contracts.errors import Unavailable
 from gpuyard.runtime.health import Health
 from gpuyard.telemetry.metrics import Metrics
@@ -20,7 +21,6 @@ async def serve_health(host: str, port: int, health: Health, metrics: Metrics) -
 
     Raises:
         Unavailable: the port is taken or not allowed.
-
     """
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,7 +2,6 @@
 
 from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.job import JobSpec
-
 from gpuyard_scheduler.core.cluster import Cluster
 
 _MOST_RANKS = 4096

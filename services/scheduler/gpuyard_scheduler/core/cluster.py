@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from gpuyard.contracts.fact import ExecutorInfo
 from gpuyard.contracts.hardware import Gpu, Health, Inventory
-
 from gpuyard_scheduler.core.links import Matrix, matrix_of
 
 SILENT_AFTER_S = 5.0

@@ -14,7 +14,6 @@ from gpuyard.contracts.job import Exit, ExitCause, Job, JobEvent, JobState, Reas
 from gpuyard.contracts.order import Order, Stop
 from gpuyard.contracts.placement import Placement
 from gpuyard.contracts.request import Accepted, Cancel, Reply, Submit
-
 from gpuyard_scheduler.core import orders
 from gpuyard_scheduler.core.admit import refusal
 from gpuyard_scheduler.core.cluster import Cluster

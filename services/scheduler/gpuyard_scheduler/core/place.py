@@ -10,7 +10,6 @@ from itertools import combinations
 
 from gpuyard.contracts.job import JobSpec, Reason
 from gpuyard.contracts.placement import PlacedLink, Placement, Slot
-
 from gpuyard_scheduler.core.cluster import Cluster, Node
 from gpuyard_scheduler.core.links import best_set, bottleneck
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpuyard.contracts.job import Job, JobEvent, JobState, Reason
 from msgspec import structs
 
+from gpuyard.contracts.job import Job, JobEvent, JobState, Reason
 from gpuyard_scheduler.core.events import Commit, Effect, Forget
 from gpuyard_scheduler.core.states import after
 
