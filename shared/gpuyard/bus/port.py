@@ -184,6 +184,10 @@ class Objects(Protocol):
         """Fetch; None if there is none."""
         ...
 
+    async def has_object(self, bucket: str, name: str) -> bool:
+        """Whether it is there, without fetching it."""
+        ...
+
 
 class Bus(Messaging, Streams, Objects, Protocol):
     """All of it, over one connection."""
