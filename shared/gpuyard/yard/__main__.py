@@ -1,0 +1,24 @@
+"""`python -m gpuyard.yard OPTIONS`: the lean process behind `gpuyard up`; OPTIONS is JSON of `Options`."""
+
+import asyncio
+import sys
+
+import msgspec
+from gpuyard.contracts.errors import GpuyardError
+from gpuyard.yard.options import Options
+from gpuyard.yard.outcome import tell
+from gpuyard.yard.up import narrate, serve
+
+
+def main(argv: list[str]) -> int:
+    options = msgspec.json.decode(argv[0], type=Options)
+    try:
+        asyncio.run(serve(options))
+    except GpuyardError as error:
+        narrate(f"error: {error.message}\n{error.hint}".rstrip())
+        tell(options.ready_fd, error)
+        return error.exit_code
+    return 0
+
+
+sys.exit(main(sys.argv[1:]))

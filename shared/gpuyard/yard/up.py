@@ -1,0 +1,205 @@
+"""`gpuyard up`: composes a yard, keeps it running, takes it down.
+
+A process of its own (`python -m gpuyard.yard`) that imports little, because it is there for months.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gpuyard.client import locate
+from gpuyard.client.locate import RunningService, YardFile
+from gpuyard.yard import logfile
+from gpuyard.yard.endpoints import HOST, NATS, Endpoints, settle
+from gpuyard.yard.layout import Layout, possession, prepare
+from gpuyard.yard.limits import raise_open_files
+from gpuyard.yard.nats_server import find_binary, nats_program, version_of
+from gpuyard.yard.nodes import describe
+from gpuyard.yard.options import Options
+from gpuyard.yard.outcome import Ready, tell
+from gpuyard.yard.probe import ask_service
+from gpuyard.yard.processes import Program, Watched
+from gpuyard.yard.settings import SERVICES, render_toml, service_settings
+
+READY_TIMEOUT_S = 60.0
+GRACE_S = 10.0
+_ROTATE_EVERY_S = 60.0
+
+
+async def serve(options: Options) -> None:
+    """Run a yard until SIGTERM or SIGINT.
+
+    Raises:
+        Conflict: one runs in that directory already.
+        NotFound: there is no nats-server.
+        Unavailable: the directory, the port or a service can't be used; the message says which and why.
+
+    """
+    layout = prepare(Path(options.dir))
+    with possession(layout):
+        raise_open_files()
+        binary = find_binary(options.nats_server)
+        version = version_of(binary)
+        endpoints = settle(layout.endpoints, SERVICES, options.port)
+        environment = service_environment(dict(os.environ))
+        server = nats_program(binary, layout, endpoints, environment)
+        services = service_programs(options, layout, endpoints, environment)
+        await Yard(options, layout, endpoints, (server, *services), version).run()
+
+
+def service_environment(environment: dict[str, str]) -> dict[str, str]:
+    """What services, and through them jobs, inherit: `python` means this Python."""
+    beside = str(Path(sys.executable).parent)
+    return environment | {"PATH": f"{beside}{os.pathsep}{environment.get('PATH', os.defpath)}"}
+
+
+def service_programs(
+    options: Options, layout: Layout, endpoints: Endpoints, environment: dict[str, str]
+) -> list[Program]:
+    """Write the services' settings and say how to run each of them."""
+    settings = render_toml(service_settings(options, layout, endpoints))
+    locate.write_private(layout.settings, settings.encode())
+    return [service_program(name, layout, endpoints.ports[name], environment) for name in SERVICES]
+
+
+def service_program(name: str, layout: Layout, port: int, environment: dict[str, str]) -> Program:
+    async def is_ready() -> bool:
+        return (await ask_service(port)).is_ready
+
+    # -P: whatever lies in the current directory must not be imported instead of what we mean.
+    argv = (sys.executable, "-P", "-m", f"gpuyard_{name}", "--config", str(layout.settings))
+    return Program(name, argv, layout.log(name), is_ready, port, environment, layout.root)
+
+
+class Yard:
+    """A running yard: its processes, and what the world is told about them."""
+
+    def __init__(
+        self,
+        options: Options,
+        layout: Layout,
+        endpoints: Endpoints,
+        programs: tuple[Program, ...],
+        server_version: str = "",
+    ) -> None:
+        self._options, self._layout, self._endpoints = options, layout, endpoints
+        self._server_version = server_version
+        self._watched = [Watched(program, self._on_change) for program in programs]
+        self._started_at_s = time.time()
+        self._is_ready = False
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start everything, watch it until a signal comes, stop everything."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal)
+        rotating = loop.create_task(self._rotate_logs(), name="rotate logs")
+        try:
+            await _unless(self._stop, self._start())
+            await self._stop.wait()
+        finally:
+            rotating.cancel()
+            await self._end()
+
+    async def _start(self) -> None:
+        server, *services = self._watched
+        server.start()
+        await server.wait_ready(READY_TIMEOUT_S)
+        for service in services:
+            service.start()
+        await asyncio.gather(*(service.wait_ready(READY_TIMEOUT_S) for service in services))
+        self._is_ready = True
+        self._write_down()
+        summary = self._summary()
+        narrate(summary)
+        tell(self._options.ready_fd, Ready(os.getpid(), summary))
+
+    async def _end(self) -> None:
+        for watched in self._watched:
+            await watched.let_go()
+        await _unless(self._hurry, self._stop_in_order())
+        for watched in self._watched:
+            watched.kill()
+            await watched.stop(GRACE_S)
+        if self._is_ready:
+            narrate("Stopped. Jobs that were running keep running; the next `gpuyard up` here adopts them.")
+
+    async def _stop_in_order(self) -> None:
+        for watched in reversed(self._watched):
+            await watched.stop(GRACE_S)
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+            return
+        narrate("\nStopping; once more to kill.")
+        self._stop.set()
+
+    def _on_change(self, what: str) -> None:
+        if self._is_ready:
+            narrate(what)
+            with _said_if_failing("yard.json can't be written"):
+                self._write_down()
+
+    def _write_down(self) -> None:
+        running = {
+            watched.name: RunningService(watched.pid, watched.program.health_port)
+            for watched in self._watched
+            if watched.pid is not None
+        }
+        yard = YardFile(self._endpoints.url, os.getpid(), self._started_at_s, running)
+        locate.save(self._layout.root, yard)
+
+    async def _rotate_logs(self) -> None:
+        logs = [self._layout.log("up"), *(watched.program.log for watched in self._watched)]
+        while True:
+            with _said_if_failing("a log can't be shortened"):
+                for log in logs:
+                    logfile.rotate(log)
+            await asyncio.sleep(_ROTATE_EVERY_S)
+
+    def _summary(self) -> str:
+        took_s = time.time() - self._started_at_s
+        lines = [f"Ready after {took_s:.1f} s in {self._layout.root}"]
+        for watched in self._watched:
+            port = self._endpoints.ports[watched.name]
+            where = f"{HOST}:{port}" if watched.name == NATS else f"http://{HOST}:{port}/readyz"
+            version = f" {self._server_version}" if watched.name == NATS else ""
+            lines.append(f"  {watched.name:<12} pid {watched.pid:<8} {where}{version}")
+        flag = locate.dir_flag(self._layout.root)
+        lines += [f"  nodes        {describe(self._options.nodes)}", f"  logs         {self._layout.logs}"]
+        return "\n".join([*lines, f"Stop it with Ctrl-C here, or `gpuyard down{flag}` anywhere."])
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Do the work, but give it up as soon as `stop` is set."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not working.done():
+        working.cancel()
+        await asyncio.wait((working,))
+    if not working.cancelled():
+        working.result()
+
+
+@contextmanager
+def _said_if_failing(what: str) -> Iterator[None]:
+    """A full disk must not end the watch over the processes."""
+    try:
+        yield
+    except OSError as error:
+        narrate(f"{what}: {error}")
+
+
+def narrate(text: str) -> None:
+    """Tell the person at the terminal, or the log; both may be gone by now."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
