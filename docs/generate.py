@@ -1,0 +1,74 @@
+"""Writes docs/reference: whatever can be derived from the code is never written by hand.
+
+    python docs/generate.py            write
+    python docs/generate.py --check    only compare; exit 1 and name what is stale
+
+It stands outside the packages because it may look into all of them. A new page is one entry in RENDERERS.
+"""
+
+import argparse
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from gpuyard.client.jobfile import JobFile
+from gpuyard.contracts.asyncapi import asyncapi
+from gpuyard.contracts.render import errors_page, messages_page
+from gpuyard.contracts.schema import document, messages_schema
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def version() -> str:
+    project: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project["version"]
+
+
+def as_json(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+RENDERERS: dict[str, Callable[[], str]] = {
+    "asyncapi.json": lambda: as_json(asyncapi(version())),
+    "errors.md": errors_page,
+    "job-file.schema.json": lambda: as_json(document(JobFile, "Gpuyard job file")),
+    "messages.md": messages_page,
+    "messages.schema.json": lambda: as_json(messages_schema()),
+}
+
+
+def stale() -> list[str]:
+    """Names of the files that differ from what they should be, and of those that should not be there."""
+    extra = {path.name for path in REFERENCE.iterdir()} - set(RENDERERS) if REFERENCE.is_dir() else set()
+    return sorted(extra | {name for name, render in RENDERERS.items() if _read(name) != render()})
+
+
+def write() -> None:
+    """Write every file of the reference."""
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name, render in RENDERERS.items():
+        (REFERENCE / name).write_text(render(), encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    if not parser.parse_args().check:
+        write()
+        return 0
+    names = stale()
+    if names:
+        print(f"stale in docs/reference: {', '.join(names)}; run `make docs`", file=sys.stderr)
+    return 1 if names else 0
+
+
+def _read(name: str) -> str | None:
+    path = REFERENCE / name
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
