@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from gpuyard.bus.memory import MemoryBus
 from gpuyard.bus.port import Bus
 from gpuyard.contracts.subjects import MIB, Stream
-
 from tests.natsd import NatsServer
 
 MakeStream = Callable[..., Stream]

@@ -1,14 +1,14 @@
 """What every bus promises. Real time: the server has no other."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
 
 import pytest
+
 from gpuyard.bus.port import Bus, Expect, From, Message
 from gpuyard.contracts.errors import Conflict, InvalidSpec, Unavailable
 from gpuyard.contracts.subjects import Stream
-
 from tests.contract.conftest import MakeStream
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ async def nothing_from(source: AsyncIterator[T], during_s: float) -> None:
     await asyncio.wait([coming])
 
 
-async def end(tasks: list[asyncio.Future[None]]) -> None:
+async def end(tasks: Sequence[asyncio.Future[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -70,18 +70,18 @@ async def test_in_a_group_each_message_goes_to_one_member(bus: Bus) -> None:
         for number in range(40):
             await bus.publish("job.x", str(number).encode())
         assert len(await take(witness, 40)) == 40
-        heard: list[bytes] = []
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
 
         async def listen(member: AsyncIterator[Message]) -> None:
             async for message in member:
-                heard.append(message.payload)
+                heard.put_nowait(message.payload)
 
         listeners = [asyncio.ensure_future(listen(member)) for member in (first, second)]
         async with asyncio.timeout(WITHIN_S):
-            while len(heard) < 40:
-                await asyncio.wait(listeners, timeout=0.01)
+            numbers = [int(await heard.get()) for _ in range(40)]
         await end(listeners)
-    assert sorted(heard, key=int) == [str(number).encode() for number in range(40)]
+    assert sorted(numbers) == list(range(40))
+    assert heard.empty()
 
 
 async def test_a_request_gets_one_answer(bus: Bus) -> None:
@@ -405,7 +405,7 @@ async def test_a_reader_ahead_of_the_stream_learns_that_data_was_lost(
     await bus.ensure([stream])
     await fill(bus, f"{root(stream)}.a", 3)
     async with bus.read(stream, start=100) as reader:
-        with pytest.raises(Conflict, match="anew|lost"):
+        with pytest.raises(Conflict, match="lost data"):
             await one(reader)
 
 
@@ -491,26 +491,22 @@ async def test_a_message_in_hand_does_not_come_again_while_it_is_worked_on(
 async def test_two_workers_share_a_queue(bus: Bus, make_stream: MakeStream) -> None:
     stream = make_stream(kind="work")
     await bus.ensure([stream])
-    done: list[bytes] = []
+    done: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
 
     async def toil(name: str) -> None:
         async with bus.work(stream, "crew") as work:
             async for delivery in work:
-                done.append(delivery.message.payload)
-                by.add(name)
+                done.put_nowait((name, int(delivery.message.payload)))
                 await delivery.ack()
 
-    by: set[str] = set()
     workers = [asyncio.ensure_future(toil(name)) for name in ("ann", "bob")]
-    number = 0
+    results: list[tuple[str, int]] = []
     async with asyncio.timeout(WITHIN_S):
-        while len(by) < 2 or number < 100:
-            await fill(bus, f"{root(stream)}.a", 10, first=number)
-            number += 10
-        while len(done) < number:
-            await asyncio.wait(workers, timeout=0.01)
+        while len({name for name, _ in results}) < 2:
+            await fill(bus, f"{root(stream)}.a", 100, first=len(results))
+            results += [await done.get() for _ in range(100)]
     await end(workers)
-    assert sorted(done, key=int) == [str(n).encode() for n in range(number)]
+    assert sorted(number for _, number in results) == list(range(len(results)))
 
 
 async def test_workers_of_different_subjects_get_their_own(bus: Bus, make_stream: MakeStream) -> None:

@@ -58,7 +58,7 @@ class MemoryBus:
         self, subject: str, payload: bytes, *, headers: Mapping[str, str] | None = None
     ) -> None:
         self._publish(subject, payload, headers)
-        await asyncio.sleep(0)  # others get their turn, as when a server is asked
+        await _turn()
 
     async def request(
         self, subject: str, payload: bytes, *, timeout_s: float, headers: Mapping[str, str] | None = None
@@ -115,7 +115,7 @@ class MemoryBus:
         if not appended.duplicate:
             self.wake()
             self._deliver(Message(subject, payload, headers or {}))
-        await asyncio.sleep(0)
+        await _turn()
         return appended
 
     async def last(self, stream: Stream, subject: str) -> Message | None:
@@ -321,13 +321,20 @@ class _Delivery:
     async def ack(self) -> None:
         self._queue.ack(self.message.seq)
         self._bus.wake()
+        await _turn()
 
     async def nak(self, delay_s: float = 0.0) -> None:
         self._queue.postpone(self.message.seq, self._bus.now() + delay_s)
         self._bus.wake()
+        await _turn()
 
     async def working(self) -> None:
         self._queue.postpone(self.message.seq, self._bus.now() + self._queue.ack_wait_s)
+
+
+async def _turn() -> None:
+    """Let others run, as a call to a server would."""
+    await asyncio.sleep(0)
 
 
 def _check_message(subject: str, payload: bytes, headers: Mapping[str, str] | None) -> None:
