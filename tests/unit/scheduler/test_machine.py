@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.fact import RankState
-from gpuyard.contracts.job import ExitCause, JobSpec, JobState
+from gpuyard.contracts.job import Exit, ExitCause, JobSpec, JobState
 from gpuyard.contracts.order import Prepare, Start, Stop
 from gpuyard.contracts.request import Accepted
 from tests.unit.scheduler.world import World, spec
@@ -28,6 +28,18 @@ def state(world: World, job: str) -> JobState:
     return world.jobs[job].state
 
 
+def exit_of(world: World, job: str) -> Exit:
+    exit_ = world.jobs[job].exit
+    assert exit_ is not None
+    return exit_
+
+
+def reason_of(world: World, job: str) -> str:
+    reason = world.jobs[job].reason
+    assert reason is not None
+    return reason.code
+
+
 def test_a_gang_on_one_node_runs_and_succeeds(world: World) -> None:
     job = submitted(world, spec(2))
     assert state(world, job) is JobState.STARTING
@@ -41,8 +53,7 @@ def test_a_gang_on_one_node_runs_and_succeeds(world: World) -> None:
     assert state(world, job) is JobState.RUNNING
     world.exit(job)
     assert state(world, job) is JobState.SUCCEEDED
-    assert world.jobs[job].exit is not None
-    assert world.jobs[job].exit.code == 0
+    assert exit_of(world, job).code == 0
     assert not world.machine.cluster.nodes["a"].holders
 
 
@@ -81,8 +92,7 @@ def test_a_failing_rank_ends_the_gang_and_is_named(world: World) -> None:
     assert isinstance(order, Stop)
     world.obey()
     assert state(world, job) is JobState.FAILED
-    exit_ = world.jobs[job].exit
-    assert exit_ is not None
+    exit_ = exit_of(world, job)
     assert (exit_.rank, exit_.code, exit_.cause) == (2, 3, ExitCause.USER_ERROR)
 
 
@@ -91,8 +101,7 @@ def test_two_gangs_on_six_gpus_run_one_after_the_other() -> None:
     world.add_node("a", 6)
     first, second = submitted(world, spec(4)), submitted(world, spec(4))
     assert state(world, second) is JobState.QUEUED
-    assert world.jobs[second].reason is not None
-    assert world.jobs[second].reason.code == "waiting_for_gpus"
+    assert reason_of(world, second) == "waiting_for_gpus"
     world.obey()
     world.exit(first)
     assert state(world, second) is JobState.STARTING
@@ -122,8 +131,7 @@ def test_what_can_never_fit_is_refused_with_the_nearest_shape(world: World) -> N
 def test_a_job_waits_when_no_node_is_known() -> None:
     world = World()
     job = submitted(world, spec(2))
-    assert world.jobs[job].reason is not None
-    assert world.jobs[job].reason.code == "no_nodes"
+    assert reason_of(world, job) == "no_nodes"
     world.add_node("a", 2)
     assert state(world, job) is JobState.STARTING
 
@@ -133,8 +141,7 @@ def test_a_job_that_became_too_large_holds_up_nobody() -> None:
     large = submitted(world, spec(9))
     world.add_node("a", 8)
     small = submitted(world, spec(1))
-    assert world.jobs[large].reason is not None
-    assert world.jobs[large].reason.code == "too_large"
+    assert reason_of(world, large) == "too_large"
     assert state(world, small) is JobState.STARTING
 
 
@@ -188,7 +195,7 @@ def test_a_late_launch_gives_all_members_back_and_is_tried_again(world: World) -
     world.obey()
     world.tick(121)
     assert state(world, job) is JobState.STOPPING
-    assert "missing: b" in world.jobs[job].exit.message  # type: ignore[union-attr]
+    assert "missing: b" in exit_of(world, job).message
     world.obey()
     assert state(world, job) is JobState.STARTING
     assert world.jobs[job].attempt == 2
@@ -202,7 +209,7 @@ def test_launches_are_not_tried_for_ever(world: World) -> None:
         world.tick(121)
         world.obey()
     assert state(world, job) is JobState.FAILED
-    assert world.jobs[job].exit.cause is ExitCause.LAUNCH  # type: ignore[union-attr]
+    assert exit_of(world, job).cause is ExitCause.LAUNCH
 
 
 def test_a_command_that_does_not_exist_fails_at_once(world: World) -> None:
@@ -218,7 +225,7 @@ def test_silence_means_unknown_running_work_stays_and_nothing_new_comes(world: W
     world.tick(6, beat=False)
     waiting = submitted(world, spec(1))
     assert state(world, running) is JobState.RUNNING
-    assert world.jobs[waiting].reason.code == "no_nodes"  # type: ignore[union-attr]
+    assert reason_of(world, waiting) == "no_nodes"
     world.tick()
     assert state(world, waiting) is JobState.STARTING
 
