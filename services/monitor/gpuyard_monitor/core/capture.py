@@ -1,0 +1,42 @@
+"""A captured topology: the matrix, where it came from, and which GPU it was taken on.
+
+Lines that start with `#` tell about the capture. The first says machine and source. `# model: NAME`
+names the GPU if the first line does not; everything else about the GPU follows from the table of models.
+"""
+
+import re
+from dataclasses import dataclass
+
+from gpuyard_monitor.core.gpu_models import UNKNOWN, GpuModel, model_in
+from gpuyard_monitor.core.topology_text import Topology, parse_topology
+
+_MODEL = re.compile(r"#\s*model:(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Hardware as someone saw it."""
+
+    name: str
+    source: str
+    model: GpuModel
+    topology: Topology
+
+
+def parse_capture(name: str, text: str) -> Capture:
+    """Read a capture file.
+
+    Raises:
+        TopologyError: the matrix is cut, contradicts itself, or is missing.
+
+    """
+    comments = [line for line in text.split("\n") if line.startswith("#")]
+    named = [match[1].strip() for line in comments if (match := _MODEL.match(line))]
+    source = comments[0].lstrip("# ").strip() if comments else ""
+    model = _model(named[0]) if named else model_in(name, source)
+    return Capture(name, source, model, parse_topology(text))
+
+
+def _model(named: str) -> GpuModel:
+    found = model_in(named)
+    return GpuModel("", named) if found is UNKNOWN else found

@@ -1,0 +1,68 @@
+"""The monitor: one process that speaks for one or several nodes."""
+
+import asyncio
+from collections.abc import Sequence
+
+from gpuyard.contracts.ids import slug
+from gpuyard.runtime.service import Context
+from gpuyard_monitor import captures, host
+from gpuyard_monitor.config import MonitorConfig, NodeConfig
+from gpuyard_monitor.held import HeldGpus
+from gpuyard_monitor.machine import Machine
+from gpuyard_monitor.node import Node, Source
+from gpuyard_monitor.simulation import Simulation
+
+
+class Monitor:
+    """Runs every node. Ready while the bus knows the newest state of all of them."""
+
+    def __init__(self, config: MonitorConfig, context: Context) -> None:
+        """Load what is simulated.
+
+        Raises:
+            NotFound, TopologyError: a capture is unknown or damaged.
+
+        """
+        self._config = config
+        self._context = context
+        self._held: list[HeldGpus] = []
+        nodes = config.nodes or this_machine()
+        self._nodes = [self._node(node) for node in nodes]
+        context.health.note("nodes", [node.id for node in nodes])
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for held in self._held:
+                tasks.create_task(held.run())
+            for node in self._nodes:
+                tasks.create_task(node.run())
+
+    def _node(self, config: NodeConfig) -> Node:
+        return Node(
+            config.id,
+            self._source(config),
+            self._context,
+            sample_every_s=self._config.sample_every_s,
+            inventory_every_s=self._config.inventory_every_s,
+            on_change=self._report,
+        )
+
+    def _source(self, config: NodeConfig) -> Source:
+        if not config.capture:
+            return Machine(config.id, self._context.log)
+        held = HeldGpus(self._context, config.id)
+        self._held.append(held)
+        return Simulation(captures.load(config.capture), config.id, held, self._context.clock.now())
+
+    def _report(self) -> None:
+        unheard = next((node.unheard for node in self._nodes if node.unheard), "")
+        if unheard:
+            self._context.health.not_ready(unheard)
+        else:
+            self._context.health.ready()
+
+
+def this_machine() -> Sequence[NodeConfig]:
+    """The one node of a monitor that was told of none."""
+    return (NodeConfig(slug(host.read_host().hostname)),)
