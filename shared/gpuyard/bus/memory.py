@@ -47,7 +47,7 @@ class MemoryBus:
         self._subscriptions: list[_Subscription] = []
         self._turns: defaultdict[str, int] = defaultdict(int)
         self._inboxes = itertools.count(1)
-        self._changed = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
 
     # Messaging
 
@@ -201,16 +201,22 @@ class MemoryBus:
         return None
 
     def wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """Let all who wait for a change look again."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def change(self, by_s: float | None) -> None:
         """Wait until something changes, or until the clock shows `by_s`."""
-        changed = asyncio.ensure_future(self._changed.wait())
-        if by_s is None:
-            await changed
-        else:
-            await self.in_time(changed, max(0.0, by_s - self.now()))
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            if by_s is None:
+                await waiter
+            else:
+                await self.in_time(waiter, max(0.0, by_s - self.now()))
+        finally:
+            self._waiters.remove(waiter)
 
     async def in_time(self, work: asyncio.Future[_T], timeout_s: float) -> _T | None:
         timer = asyncio.ensure_future(self._sleep(timeout_s))
