@@ -43,6 +43,7 @@ class MemoryBus:
         self._sleep = sleep
         self._logs: dict[str, Log] = {}
         self._queues: dict[tuple[str, str], Queue] = {}
+        self._lines: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._objects: dict[tuple[str, str], bytes] = {}
         self._subscriptions: list[_Subscription] = []
         self._turns: defaultdict[str, int] = defaultdict(int)
@@ -145,7 +146,7 @@ class MemoryBus:
             (stream.name, worker), Queue(log, subject or ">", ack_wait_s, max_pending)
         )
         queue.pattern, queue.ack_wait_s, queue.max_pending = subject or ">", ack_wait_s, max_pending
-        yield _Work(self, queue)
+        yield _Work(self, queue, self._lines[stream.name, worker])
 
     async def trim(self, stream: Stream, *, subject: str = "", before_seq: int | None = None) -> None:
         self._log(stream).trim(subject, before_seq)
@@ -301,20 +302,23 @@ def lost_data(stream: str, read_seq: int, last_seq: int) -> Conflict:
 
 
 class _Work:
-    def __init__(self, bus: MemoryBus, queue: Queue) -> None:
+    def __init__(self, bus: MemoryBus, queue: Queue, line: asyncio.Lock) -> None:
         self._bus = bus
         self._queue = queue
+        self._line = line
+        """Workers stand in line, so that a quick one does not take everything."""
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
 
     async def __anext__(self) -> Delivery:
-        while True:
-            self._queue.log.expire(self._bus.now())
-            taken = self._queue.take(self._bus.now())
-            if taken is not None:
-                return _Delivery(self._bus, self._queue, *taken)
-            await self._bus.change(self._queue.next_due_s())
+        async with self._line:
+            while True:
+                self._queue.log.expire(self._bus.now())
+                taken = self._queue.take(self._bus.now())
+                if taken is not None:
+                    return _Delivery(self._bus, self._queue, *taken)
+                await self._bus.change(self._queue.next_due_s())
 
 
 @dataclass(frozen=True)
