@@ -1,92 +1,116 @@
 """Verbs on the whole yard: up, down, doctor, demo."""
 
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+
+from gpuyard.cli import session, terminal
+from gpuyard.cli.session import AsJson, YardDir
 from gpuyard.client import locate
-from gpuyard.contracts.errors import InvalidSpec
-from gpuyard.yard import captures
-from gpuyard.yard.nodes import Node, parse_simulate, simulated, with_local
+from gpuyard.contracts.errors import InvalidSpec, Refused
+from gpuyard.yard.check import Check, Status
+from gpuyard.yard.doctor import examine
 from gpuyard.yard.options import Options
 
-Dir = Annotated[str | None, Parameter(name="--dir")]
-Json = Annotated[bool, Parameter(name="--json", negative="")]
-Port = Annotated[int, Parameter()]
+NewYardDir = Annotated[
+    str | None,
+    Parameter(name="--dir", help="Where everything is kept; by default GPUYARD_DIR or ./.gpuyard."),
+]
 
 
 def up(
     *,
-    dir: Dir = None,  # noqa: A002 - it is the flag's name
-    detach: Annotated[bool, Parameter(name=("--detach", "-d"), negative="")] = False,
-    simulate: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    local: bool = True,
-    port: int = 0,
-    nats_server: str = "",
-    otlp: str = "",
-    json: Json = False,
+    yard_dir: NewYardDir = None,
+    detach: Annotated[
+        bool, Parameter(name=("--detach", "-d"), negative=(), help="Return once everything is ready.")
+    ] = False,
+    simulate: Annotated[
+        tuple[str, ...],
+        Parameter(negative=(), help="NAME-OR-FILE[:COUNT]: add nodes with captured hardware; repeatable."),
+    ] = (),
+    local: Annotated[bool, Parameter(help="Whether this machine is a node too.")] = True,
+    port: Annotated[int, Parameter(help="Of the message bus; 0: the same as before, or any.")] = 0,
+    nats_server: Annotated[str, Parameter(help="The nats-server program; by default it is found.")] = "",
+    otlp: Annotated[str, Parameter(help="OTLP/HTTP endpoint that traces are sent to.")] = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Start the platform on this machine and keep it running.
-
-    Parameters
-    ----------
-    dir
-        Directory that holds everything; default GPUYARD_DIR, else ./.gpuyard.
-    detach
-        Return as soon as everything is ready and leave it running.
-    simulate
-        NAME-OR-FILE[:COUNT]: add nodes with captured hardware. Can be repeated.
-    local
-        Whether this machine is a node too.
-    port
-        Port of the nats-server; 0: the one it had before, or any free one.
-    nats_server
-        The nats-server program; default: beside this Python, else on the PATH.
-    otlp
-        OTLP/HTTP endpoint that traces are sent to.
-    json
-        With --detach: print the address and the processes as JSON.
-
-    """
-    from gpuyard.yard import start  # noqa: PLC0415 - `--help` needs none of it
+    from gpuyard.yard import start  # noqa: PLC0415 - the other verbs need none of it
 
     options = Options(
-        dir=str(yard_dir(dir)),
-        nodes=chosen_nodes(simulate, is_local=local),
-        port=checked_port(port),
+        dir=str(_yard_to_start(yard_dir)),
+        nodes=start.choose_nodes(simulate, is_local=local),
+        port=_checked_port(port),
         nats_server=nats_server,
         otlp_url=otlp,
+        as_json=as_json,
     )
     if not detach:
         start.become(options)
     ready = start.leave_behind(options)
-    if json:
-        sys.stdout.buffer.write((Path(options.dir) / locate.YARD_FILE).read_bytes())
-        return
-    print(ready.summary.replace("Ctrl-C here, or ", "").replace(" anywhere", ""), file=sys.stderr)
+    if as_json:
+        terminal.print_json(locate.load(Path(options.dir)))
+    else:
+        terminal.narrate(ready.summary)
 
 
-def yard_dir(named: str | None) -> Path:
-    """The directory of the yard to start or stop: DIR, GPUYARD_DIR or ./.gpuyard."""
-    return Path(named or os.environ.get("GPUYARD_DIR") or locate.DEFAULT_DIR).absolute()
+async def down(
+    *,
+    yard_dir: YardDir = None,
+    stop_jobs: Annotated[bool, Parameter(negative=(), help="Cancel active jobs first.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    from gpuyard.yard import stop  # noqa: PLC0415 - as above
+
+    place = locate.meant_or_here(yard_dir)
+    if isinstance(place, str):
+        raise Refused("only a yard on this machine can be stopped", "Name its directory with `--dir DIR`.")
+    runs = locate.lock_holder(place) is not None
+    cancelled = await _cancel_jobs(place) if stop_jobs and runs else []
+    pid = await stop.stop(place)
+    if as_json:
+        terminal.print_json({"dir": str(place), "stopped": pid is not None, "cancelled": cancelled})
+    elif pid is None:
+        terminal.narrate(f"No yard runs in {place}.")
+    else:
+        terminal.narrate(f"Stopped the yard in {place}.")
+        terminal.narrate("Jobs that were running keep running; the next `gpuyard up` there adopts them.")
 
 
-def chosen_nodes(simulate: tuple[str, ...], *, is_local: bool) -> tuple[Node, ...]:
-    wanted = [parse_simulate(text) for text in simulate]
-    resolved = [(captures.resolve(capture), count) for capture, count in wanted]
-    captures.check(capture for capture, _ in resolved)
-    nodes = simulated(resolved)
-    if is_local:
-        return with_local(nodes, socket.gethostname())
-    if not nodes:
-        raise InvalidSpec("a yard needs a node", "Add one with `--simulate NAME`, or drop `--no-local`.")
-    return nodes
+async def doctor(*, yard_dir: YardDir = None, as_json: AsJson = False) -> int:
+    checks = await examine(yard_dir)
+    if as_json:
+        terminal.print_json(checks)
+    else:
+        for check in checks:
+            terminal.print_data(_line(check))
+    return 1 if any(check.status is Status.FAIL for check in checks) else 0
 
 
-def checked_port(port: int) -> int:
+def _line(check: Check) -> str:
+    colour = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}[check.status]
+    mark = terminal.paint(f"{check.status:<4}", colour, sys.stdout)
+    fix = f"\n     {check.fix}" if check.fix else ""
+    return f"{mark} {check.name}: {check.message}{fix}"
+
+
+async def _cancel_jobs(place: Path) -> list[str]:
+    from gpuyard.yard import stop  # noqa: PLC0415 - as above
+
+    async with session.client(str(place)) as client:
+        return await stop.cancel_jobs(client)
+
+
+def _yard_to_start(named: str | None) -> Path:
+    path = named or os.environ.get("GPUYARD_DIR") or locate.DEFAULT_DIR
+    if not path.isprintable():
+        raise InvalidSpec("the yard's directory needs a printable name", "Choose another with `--dir DIR`.")
+    return Path(path).absolute()
+
+
+def _checked_port(port: int) -> int:
     if not 0 <= port <= 65535:
         raise InvalidSpec(f"{port} is no port", "Choose one between 1 and 65535, or 0 for any.")
     return port

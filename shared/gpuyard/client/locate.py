@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
+
 from gpuyard.contracts.errors import GpuyardError, InvalidSpec, NotFound, Refused, Unavailable
 from gpuyard.contracts.strict import check_keys
-from msgspec import Struct
 
 YARD_FILE = "yard.json"
 LOCK_FILE = "yard.lock"
@@ -57,7 +58,7 @@ class UserConfig(Struct, frozen=True):
 
 
 def find(dir: str | Path | None = None) -> Address:  # noqa: A002 - it is the flag's name
-    """Find the yard: by `dir` or GPUYARD_DIR, GPUYARD_URL, ./.gpuyard, or the user's configuration.
+    """Find the yard that is meant, and make sure that it runs.
 
     Raises:
         NotFound: there is none.
@@ -65,22 +66,48 @@ def find(dir: str | Path | None = None) -> Address:  # noqa: A002 - it is the fl
         InvalidSpec: the user's configuration is wrong.
 
     """
-    named = dir or os.environ.get("GPUYARD_DIR")
-    if named:
-        return address_of(Path(named))
+    place = meant(dir)
+    return Address(place) if isinstance(place, str) else address_of(place)
+
+
+def meant(dir: str | Path | None = None) -> Path | str:  # noqa: A002 - it is the flag's name
+    """The directory or the URL of the yard that is meant.
+
+    That is `dir`, else GPUYARD_DIR, GPUYARD_URL, ./.gpuyard if a yard is there, or the user's configuration.
+
+    Raises:
+        NotFound: nothing says which.
+        InvalidSpec: the user's configuration is wrong.
+
+    """
+    if named := dir or os.environ.get("GPUYARD_DIR"):
+        return Path(named).absolute()
     if url := os.environ.get("GPUYARD_URL"):
-        return Address(url)
-    if (Path(DEFAULT_DIR) / YARD_FILE).exists():
-        return address_of(Path(DEFAULT_DIR))
+        return url
+    if is_yard(here := Path(DEFAULT_DIR).absolute()):
+        return here
     user = read_user_config(config_path(os.environ))
     if user.dir:
-        return address_of(Path(user.dir).expanduser())
+        return Path(user.dir).expanduser()
     if user.url:
-        return Address(user.url)
+        return user.url
     raise NotFound(
         "no yard found: no --dir, GPUYARD_DIR or GPUYARD_URL, no ./.gpuyard, and no user configuration",
         "Start one here with `gpuyard up`, or name one with `--dir DIR`.",
     )
+
+
+def meant_or_here(dir: str | None) -> Path | str:  # noqa: A002 - it is the flag's name
+    """The same, but where nothing says which, the directory that `gpuyard up` would use here."""
+    try:
+        return meant(dir)
+    except NotFound:
+        return Path(DEFAULT_DIR).absolute()
+
+
+def is_yard(folder: Path) -> bool:
+    """Whether a yard was ever started in a directory."""
+    return (folder / LOCK_FILE).exists()
 
 
 def address_of(folder: Path) -> Address:
@@ -91,11 +118,10 @@ def address_of(folder: Path) -> Address:
         Unavailable: it does not run now, or is not ready yet.
 
     """
-    folder = folder.absolute()
     start = f"Start it with `gpuyard up{dir_flag(folder)}`."
     holder = lock_holder(folder)
     yard = load(folder)
-    if yard is None and holder is None:
+    if not is_yard(folder):
         raise NotFound(f"there is no yard in {folder}", start)
     if holder is None:
         raise Unavailable(f"the yard in {folder} is not running", start)

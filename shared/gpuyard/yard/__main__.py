@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 import msgspec
+
 from gpuyard.contracts.errors import GpuyardError
 from gpuyard.yard.options import Options
 from gpuyard.yard.outcome import tell
@@ -15,10 +16,16 @@ def main(argv: list[str]) -> int:
     try:
         asyncio.run(serve(options))
     except GpuyardError as error:
-        narrate(f"error: {error.message}\n{error.hint}".rstrip())
+        narrate(told(error, as_json=options.as_json))
         tell(options.ready_fd, error)
         return error.exit_code
     return 0
+
+
+def told(error: GpuyardError, *, as_json: bool) -> str:
+    if as_json:
+        return msgspec.json.encode(error.to_failure()).decode()
+    return f"error: {error.message}\n{error.hint}".rstrip()
 
 
 sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """Checking the captures of simulated nodes before anything starts.
 
-The monitor reads captures, and services are not imported here: its own reader is asked, in a process of its own.
+The monitor reads captures, and services are not imported here: its own reader is asked, in its own process.
 """
 
 import subprocess
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+
 from gpuyard.contracts.errors import Failure, Fault, error_from
 
 _TIMEOUT_S = 60.0
@@ -20,7 +21,7 @@ try:
     for name in sys.argv[1:]:
         load(name)
 except GpuyardError as error:
-    sys.stdout.buffer.write(msgspec.json.encode(error.to_failure()))
+    sys.stdout.buffer.write(msgspec.json.encode((name, error.to_failure())))
 """
 
 
@@ -45,6 +46,7 @@ def check(captures: Iterable[str]) -> None:
         [sys.executable, "-P", "-c", _ASK, *names], capture_output=True, timeout=_TIMEOUT_S, check=False
     )
     if asked.stdout:
-        raise error_from(msgspec.json.decode(asked.stdout, type=Failure))
+        name, failure = msgspec.json.decode(asked.stdout, type=tuple[str, Failure])
+        raise error_from(msgspec.structs.replace(failure, message=f"--simulate {name}: {failure.message}"))
     if asked.returncode:
         raise Fault("the monitor's reader of captures failed", asked.stderr.decode(errors="replace")[-1000:])

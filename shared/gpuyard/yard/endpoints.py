@@ -9,9 +9,10 @@ from pathlib import Path
 from random import SystemRandom
 
 import msgspec
+from msgspec import Struct
+
 from gpuyard.client import locate
 from gpuyard.contracts.errors import InvalidSpec, Unavailable
-from msgspec import Struct
 
 HOST = "127.0.0.1"
 NATS = "nats-server"

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import PurePath
 
+from msgspec import Struct
+
 from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.ids import slug
-from msgspec import Struct
 
 MOST_OF_A_KIND = 1000
 _WITH_COUNT = re.compile(r"(?P<capture>.+):(?P<count>[0-9]+)")

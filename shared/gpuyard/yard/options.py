@@ -1,7 +1,8 @@
 """What `gpuyard up` was asked for; handed as JSON to the process that does it."""
 
-from gpuyard.yard.nodes import Node
 from msgspec import Struct
+
+from gpuyard.yard.nodes import Node
 
 
 class Options(Struct, frozen=True):
@@ -12,5 +13,7 @@ class Options(Struct, frozen=True):
     port: int = 0
     nats_server: str = ""
     otlp_url: str = ""
+    as_json: bool = False
+    """Whether errors are told as JSON."""
     ready_fd: int | None = None
     """Where to say that everything is ready, or why not: see `gpuyard.yard.outcome`."""

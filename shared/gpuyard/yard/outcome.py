@@ -3,8 +3,9 @@
 import os
 
 import msgspec
-from gpuyard.contracts.errors import Failure, Fault, GpuyardError, error_from
 from msgspec import Struct
+
+from gpuyard.contracts.errors import Failure, Fault, GpuyardError, error_from
 
 
 class Ready(Struct, frozen=True, tag="ready", tag_field="type"):

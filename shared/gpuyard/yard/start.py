@@ -1,14 +1,19 @@
 """From `gpuyard up` to the lean process that does the work: become it, or leave it behind."""
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
-from gpuyard.yard import logfile
+
+from gpuyard.contracts.errors import InvalidSpec
+from gpuyard.yard import captures, logfile
 from gpuyard.yard.layout import prepare
+from gpuyard.yard.nodes import Node, parse_simulate, simulated, with_local
 from gpuyard.yard.options import Options
 from gpuyard.yard.outcome import Ready, hear
 
@@ -16,7 +21,7 @@ from gpuyard.yard.outcome import Ready, hear
 def become(options: Options) -> NoReturn:
     """Replace this process: same pid, same terminal, a third of the memory."""
     sys.stdout.flush()
-    os.execv(sys.executable, command(options))
+    os.execv(sys.executable, command(options))  # noqa: S606 - no shell is what is wanted
 
 
 def leave_behind(options: Options) -> Ready:
@@ -39,6 +44,25 @@ def leave_behind(options: Options) -> Ready:
     finally:
         # Not ours to wait for: it is there to stay.
         process.returncode = 0
+
+
+def choose_nodes(simulate: Iterable[str], *, is_local: bool) -> tuple[Node, ...]:
+    """The nodes asked for, with their captures checked.
+
+    Raises:
+        InvalidSpec: `--simulate` is malformed, or there would be no node.
+        NotFound: there is no such capture.
+
+    """
+    wanted = [parse_simulate(text) for text in simulate]
+    resolved = [(captures.resolve(capture), count) for capture, count in wanted]
+    captures.check(capture for capture, _ in resolved)
+    nodes = simulated(resolved)
+    if is_local:
+        return with_local(nodes, socket.gethostname())
+    if not nodes:
+        raise InvalidSpec("a yard needs a node", "Add one with `--simulate NAME`, or drop `--no-local`.")
+    return nodes
 
 
 def command(options: Options) -> list[str]:

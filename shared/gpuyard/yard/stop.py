@@ -1,5 +1,6 @@
 """Stopping a yard from outside: ask the `gpuyard up` that runs there, wait, kill."""
 
+import asyncio
 import os
 import signal
 import time
@@ -7,23 +8,32 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuyard.client import locate
+from gpuyard.client.aio import AsyncClient
 
 # Five processes with ten seconds each, and a little.
 PATIENCE_S = 60.0
 _POLL_S = 0.05
 
 
-def stop(root: Path, patience_s: float = PATIENCE_S) -> int | None:
+async def stop(root: Path, patience_s: float = PATIENCE_S) -> int | None:
     """Stop the yard in a directory; returns the pid that ran there, None if none did."""
     pid = locate.lock_holder(root)
     if pid is None:
         return None
     _send(pid, signal.SIGTERM)
-    if not _is_gone(root, pid, patience_s):
+    if not await _is_gone(root, pid, patience_s):
         # Its services die with it: the kernel sees to that.
         _send(pid, signal.SIGKILL)
-        _is_gone(root, pid, patience_s)
+        await _is_gone(root, pid, patience_s)
     return pid
+
+
+async def cancel_jobs(client: AsyncClient) -> list[str]:
+    """Cancel every active job and wait until all have ended; returns their ids."""
+    jobs = await client.list(active_only=True)
+    await asyncio.gather(*(client.cancel(job) for job in jobs))
+    await asyncio.gather(*(client.wait(job) for job in jobs))
+    return [job.id for job in jobs]
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -31,10 +41,10 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _is_gone(root: Path, pid: int, patience_s: float) -> bool:
+async def _is_gone(root: Path, pid: int, patience_s: float) -> bool:
     deadline_s = time.monotonic() + patience_s
     while locate.lock_holder(root) == pid:
         if time.monotonic() > deadline_s:
             return False
-        time.sleep(_POLL_S)
+        await asyncio.sleep(_POLL_S)
     return True
