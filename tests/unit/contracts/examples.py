@@ -1,0 +1,141 @@
+"""One full message of every type, written by hand: what the golden bytes and the schemas are checked with."""
+
+from msgspec import Struct
+
+from gpuyard.contracts.errors import Failure
+from gpuyard.contracts.fact import Beat, ExecutorInfo, GangFact, RankFact, RankState
+from gpuyard.contracts.hardware import (
+    Gpu,
+    GpuSample,
+    Health,
+    Host,
+    Inventory,
+    Level,
+    Link,
+    Nic,
+    NodeSample,
+)
+from gpuyard.contracts.job import Exit, ExitCause, Job, JobEvent, JobSpec, JobState, Reason, TaskSpec
+from gpuyard.contracts.lease import Leader, Term
+from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogPage, LogQuery
+from gpuyard.contracts.order import Prepare, Start, Stop
+from gpuyard.contracts.placement import PlacedLink, Placement, Slot
+from gpuyard.contracts.rejected import Rejected
+from gpuyard.contracts.request import Accepted, Cancel, Submit
+
+NOW_S = 1_795_000_000.25
+GPUS = ("GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000000", "GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000001")
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+TASK = TaskSpec(
+    ("python", "train.py", "--name", "größe"), name="worker", gpus=2, ranks=2, env={"OMP_NUM_THREADS": "1"}
+)
+SPEC = JobSpec(
+    (TASK, TaskSpec(("tensorboard",), name="watch")),
+    name="digits",
+    priority=-5,
+    workdir="sha256-" + "0f" * 32,
+    owner="ada",
+    labels={"team": "vision"},
+    grace_s=30.0,
+    launch_deadline_s=60.5,
+)
+SLOTS = (
+    Slot(0, "worker", "node-a", 0, 0, GPUS[:1]),
+    Slot(1, "worker", "node-a", 1, 0, GPUS[1:]),
+    Slot(2, "watch", "node-a", 2, 0),
+)
+PLACEMENT = Placement(SLOTS, (PlacedLink("node-a", *GPUS, "NV4", 92.5),), 92.5)
+EXIT = Exit(137, ExitCause.OOM, "rank 1 was killed: out of memory", 1, "node-a")
+
+BATCH = LogBatch(
+    "digits-abc234",
+    2,
+    1,
+    first_seq=40,
+    next_seq=43,
+    chunks=(LogChunk(OUT, NOW_S, b"epoch 1\nepoch 2\n"), LogChunk(ERR, NOW_S + 0.5, b"\xff not UTF-8")),
+    spool_offset=4096,
+    end=True,
+)
+
+EXAMPLES: tuple[Struct, ...] = (
+    Submit("req-1", SPEC, "_INBOX.abc.1"),
+    Cancel("req-2", "digits-abc234", "_INBOX.abc.2"),
+    Accepted("digits-abc234", JobState.QUEUED),
+    Failure("refused", "9 GPUs asked, 8 are there", "Ask for 8.", retryable=True, details={"gpus": "9"}),
+    Term("scheduler-1", "f00d", NOW_S),
+    Leader("scheduler-1", "f00d", 7, NOW_S),
+    Job(
+        "digits-abc234",
+        "req-1",
+        SPEC,
+        JobState.STOPPING,
+        version=6,
+        submitted_at_s=NOW_S,
+        attempt=2,
+        term=7,
+        reason=Reason("rank_failed", "rank 1 failed", "Give it more memory."),
+        placement=PLACEMENT,
+        stop_cause=ExitCause.USER_ERROR,
+        launches_failed=1,
+        placed_at_s=NOW_S + 1,
+        started_at_s=NOW_S + 2,
+        ended_at_s=NOW_S + 3,
+        exit=EXIT,
+        events=(JobEvent("rank_exited", NOW_S + 3, "rank 1 exited with 137", 2),),
+        trace=TRACE,
+    ),
+    Inventory(
+        "node-a",
+        NOW_S,
+        Host("a.example", 64, 2**38, 2, "6.1.0", "595.12", "b007"),
+        (
+            Gpu(GPUS[0], 0, "NVIDIA H200", 150_754_820_096, 0, "0-31", Health.OK),
+            Gpu(GPUS[1], 1, "NVIDIA H200", None, 1, "32-63", Health.OUT, "XID 79"),
+        ),
+        (Link(0, 1, Level.SYSTEM, 4, 92.5, p2p=True),),
+        (Nic("mlx5_0", (Level.SINGLE_SWITCH, None)),),
+        simulated=True,
+        source="nvidia-smi topo -m",
+        labels={"rack": "r1"},
+    ),
+    ExecutorInfo("node-a", NOW_S, "process", "10.0.0.7", "0.1.0"),
+    GangFact(
+        "node-a",
+        "digits-abc234",
+        2,
+        7,
+        NOW_S,
+        (
+            RankFact(0, RankState.RUNNING, GPUS[:1], NOW_S - 9),
+            RankFact(1, RankState.EXITED, GPUS[1:], NOW_S - 9, NOW_S, EXIT),
+        ),
+        "10.0.0.7",
+        29_500,
+        released=True,
+    ),
+    Prepare(
+        "node-a",
+        "digits-abc234",
+        2,
+        7,
+        SLOTS,
+        SPEC.tasks,
+        3,
+        SPEC.workdir,
+        start_when_ready=True,
+        grace_s=30.0,
+        expires_at_s=NOW_S + 60,
+    ),
+    Start("node-a", "digits-abc234", 2, 7, "10.0.0.7", 29_500),
+    Stop("node-a", "digits-abc234", 2, 7, ExitCause.CANCELLED, 30.0),
+    BATCH,
+    Rejected("scheduler", "gpuyard.request.submit", "Input data was truncated", b"\x81\xa4", 2, NOW_S),
+    NodeSample(
+        "node-a", NOW_S, 41, 0.75, 2**37, (GpuSample(GPUS[0], 0.98, 2**36, 612.5, 71.0, (4711, 4712)),)
+    ),
+    Beat("node-a", NOW_S),
+    LogQuery("digits-abc234", 2, (0, 1), {1: 43}, 100, 65_536),
+    LogPage(2, (BATCH,), {1: 43}, (1,), 77, complete=False),
+)
