@@ -1,0 +1,54 @@
+"""The list of commands. Each lives in a module of its own and is imported when it is called."""
+
+from cyclopts import App
+
+COMMANDS = {
+    "up": ("yard:up", "Start a yard on this machine: a message bus and the four services."),
+    "down": ("yard:down", "Stop the yard."),
+    "demo": ("yard:demo", "Start a yard, train a small network on it, and stop it again."),
+    "doctor": ("yard:doctor", "Check this machine and the yard, and say how to fix what is wrong."),
+    "run": (
+        "run:run",
+        """Run a command as a job, follow it, and exit with its code.
+
+        The current directory is shipped with the job. Ctrl-C leaves the job running.
+        Example: gpuyard run --gpus 2 -- python train.py""",
+    ),
+    "submit": (
+        "submit:submit",
+        """Submit a job, print its id, and return.
+
+        The current directory is shipped with the job; a job file says itself what to ship.
+        Examples: gpuyard submit -f job.toml; gpuyard submit --gpus 2 -- python train.py""",
+    ),
+    "ps": ("jobs:ps", "List jobs."),
+    "show": ("jobs:show", "Show one job: its state, why, where, and what happened."),
+    "logs": (
+        "logs:logs",
+        """Print what a job wrote, each stream to its own.
+
+        Lines of jobs with several ranks begin with their rank.""",
+    ),
+    "cancel": ("jobs:cancel", "Stop jobs for good."),
+    "events": ("events:events", "Print what happened, to one job or to all."),
+    "nodes": ("nodes:nodes", "Show nodes and their GPUs."),
+}
+
+
+def _app() -> App:
+    app = App(
+        name="gpuyard",
+        help="Run deep-learning training on GPU machines.",
+        help_flags=("--help", "-h"),
+        version_flags=("--version", "-V"),
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+    )
+    for name, (place, text) in COMMANDS.items():
+        app.command(f"gpuyard.cli.{place}", name=name, help=text)
+    return app
+
+
+app = _app()

@@ -1,0 +1,128 @@
+"""Jobs in words for people: where, why, how long, how it ended. Pure."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from gpuyard.contracts.job import Job, JobState, TaskSpec
+from gpuyard.contracts.placement import PlacedLink, Placement, Slot
+
+Indexes = Mapping[str, int]
+"""Index of each GPU on its node, by UUID."""
+
+STATE_COLOURS = {
+    JobState.QUEUED: "yellow",
+    JobState.STARTING: "cyan",
+    JobState.RUNNING: "cyan",
+    JobState.STOPPING: "yellow",
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "magenta",
+}
+
+
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def duration(seconds: float) -> str:
+    """A length of time: `0.4 s`, `12 s`, `3 min 4 s`, `5 h 2 min`, `3 d 4 h`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    for unit_s, unit, smaller_s, smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= unit_s:
+            rest = whole % unit_s // smaller_s
+            return f"{whole // unit_s} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`, `no ranks`."""
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def size(number_of_bytes: int | None) -> str:
+    """Memory in GiB; `?` if unknown."""
+    return "?" if number_of_bytes is None else f"{number_of_bytes / 2**30:.1f} GiB"
+
+
+def place(placement: Placement, indexes: Indexes) -> str:
+    """Where a gang is: `node dgx1-1: GPU 0, 3 (NV2 48 GB/s)`."""
+    return "; ".join(
+        _on_node(node, placement.on(node), [link for link in placement.links if link.node == node], indexes)
+        for node in placement.nodes
+    )
+
+
+def _on_node(node: str, slots: Iterable[Slot], links: list[PlacedLink], indexes: Indexes) -> str:
+    slots = tuple(slots)
+    gpus = [gpu for slot in slots for gpu in slot.gpus]
+    if not gpus:
+        return f"node {node}: {count(len(slots), 'rank')}, no GPU"
+    named = (
+        ", ".join(str(index) for index in sorted(indexes[gpu] for gpu in gpus))
+        if all(gpu in indexes for gpu in gpus)
+        else ", ".join(gpus)
+    )
+    return f"node {node}: GPU {named}" + (f" ({_links(links)})" if links else "")
+
+
+def _links(links: list[PlacedLink]) -> str:
+    kinds = Counter(link.label for link in links).most_common()
+    named = ", ".join(label if number == 1 else f"{number} x {label}" for label, number in kinds)
+    measured = [link.gb_s for link in links if link.gb_s is not None]
+    if len(measured) < len(links):
+        return named
+    return f"{named}{', slowest' if len(links) > 1 else ''} {min(measured):g} GB/s"
+
+
+def phase(job: Job, indexes: Indexes) -> str:
+    """What a job is doing now, in one line."""
+    words: list[str] = [job.state]
+    if job.state is JobState.STARTING and job.placement:
+        words.append(f"on {place(job.placement, indexes)}")
+    elif job.state is JobState.RUNNING:
+        words.append(f"{count(job.spec.rank_count, 'rank')}, attempt {job.attempt}")
+    else:
+        words.append(why(job))
+    return ": ".join(word for word in words if word)
+
+
+def why(job: Job) -> str:
+    """Why a job is where it is, or how it ended."""
+    if job.state.is_final:
+        return ending(job)
+    return job.reason.message if job.reason else ""
+
+
+def task(spec: TaskSpec) -> str:
+    """What a task runs: `2 ranks, 2 GPUs: python train.py`."""
+    env = f" (with {', '.join(sorted(spec.env))})" if spec.env else ""
+    return f"{count(spec.rank_count, 'rank')}, {count(spec.gpus, 'GPU')}: {shlex.join(spec.command)}{env}"
+
+
+def ending(job: Job) -> str:
+    """How a job ended, and how long it ran."""
+    words = []
+    if job.exit and job.exit.rank is not None:
+        words.append(f"rank {job.exit.rank} failed first")
+    if job.exit and job.exit.node:
+        words.append(f"on node {job.exit.node}")
+    if job.exit and job.exit.code:
+        words.append(f"with code {job.exit.code}")
+    parts = [" ".join(words), job.exit.message if job.exit else ""]
+    if job.started_at_s is not None and job.ended_at_s is not None:
+        parts.append(f"ran {duration(job.ended_at_s - job.started_at_s)}")
+    return "; ".join(part for part in parts if part)
+
+
+def exit_code(job: Job) -> int:
+    """What `gpuyard run` exits with: the job's own code, 1 if it failed without one."""
+    if job.state is JobState.SUCCEEDED:
+        return 0
+    code = job.exit.code if job.exit else None
+    return code if code and 0 < code < 256 else 1

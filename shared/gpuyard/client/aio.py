@@ -1,0 +1,232 @@
+"""The client: submit jobs, watch them, read their output. `Client` in `sync.py` is its blocking twin.
+
+It asks nobody for state: jobs, nodes and history are read from where they are stored, so that looking works
+while every service is away. Only requests need a scheduler.
+"""
+
+import asyncio
+import getpass
+import secrets
+from collections.abc import AsyncGenerator, Collection
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from msgspec import structs
+
+from gpuyard.bus.port import Bus
+from gpuyard.client import asking, locate, nodes, output, records
+from gpuyard.client.nodes import NodeView
+from gpuyard.client.output import Notice, Wanted
+from gpuyard.client.records import Event
+from gpuyard.client.workdir import upload
+from gpuyard.contracts.codec import validated
+from gpuyard.contracts.errors import InvalidSpec
+from gpuyard.contracts.job import Job, JobSpec
+from gpuyard.contracts.log import LogLine
+from gpuyard.contracts.request import Cancel, Submit
+from gpuyard.telemetry import traces
+
+JobRef = Job | str
+"""A job, its id, a unique beginning of the id, or its name."""
+
+Jobs = list[Job]  # `list` is a method inside the class
+Nodes = list[NodeView]
+
+
+def _say_nothing(_: str) -> None: ...
+
+
+class AsyncClient:
+    """A connection to a yard, to be used as an async context manager.
+
+    Args:
+        url: The server; by default that of `dir`.
+        dir: The yard's directory; by default GPUYARD_DIR, ./.gpuyard, or what the user configured.
+        timeout_s: How long a request waits for the scheduler's decision.
+        bus: A bus that is connected already; it stays open.
+
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        dir: Path | str | None = None,  # noqa: A002 - the word of the command line
+        *,
+        timeout_s: float = 10.0,
+        bus: Bus | None = None,
+    ) -> None:
+        self._url = url
+        self._dir = dir
+        self._timeout_s = timeout_s
+        self._given = bus
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        if self._given is None:
+            from gpuyard.bus import nats_bus  # noqa: PLC0415 - a tenth of a second
+
+            url = self._url or locate.find(self._dir and str(self._dir)).url
+            self._bus: Bus = await self._open.enter_async_context(nats_bus.connect(url, name="client"))
+        else:
+            self._bus = self._given
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    async def submit(
+        self, spec: JobSpec, *, workdir: Path | str | None = None, request_id: str | None = None
+    ) -> Job:
+        """Run a job. When this returns, the job is accepted and on disk.
+
+        Args:
+            spec: What to run.
+            workdir: A directory to ship with it; it becomes the ranks' current directory.
+            request_id: Repeating a submit with the same id gives the same job.
+
+        Raises:
+            InvalidSpec: the spec or the directory can't be used.
+            Refused: it can never fit.
+            Unavailable: no decision in time; details hold `job` and `request_id`.
+
+        """
+        with traces.span("client.submit", job_name=spec.name):
+            spec = structs.replace(validated(spec), owner=spec.owner or _user())
+            if workdir is not None:
+                spec = structs.replace(spec, workdir=await upload(self._bus, workdir))
+            request = Submit(request_id or _new_request_id(), spec)
+            accepted = await asking.ask(self._bus, validated(request), timeout_s=self._timeout_s)
+            return await self.get(accepted.job)
+
+    async def get(self, ref: JobRef) -> Job:
+        """The job as it is now.
+
+        Raises:
+            NotFound: no such job.
+            Conflict: a name or a beginning fits several.
+
+        """
+        return await records.find(self._bus, ref.id if isinstance(ref, Job) else ref)
+
+    async def list(self, *, active_only: bool = False, limit: int | None = None) -> Jobs:
+        """All jobs, newest first."""
+        newest_first = reversed(await records.everything(self._bus))
+        return [job for job in newest_first if not (active_only and job.state.is_final)][:limit]
+
+    async def watch(self, ref: JobRef) -> AsyncGenerator[Job, None]:
+        """The job as it is now and after each change, until it has ended."""
+        async with aclosing(records.changes(self._bus, await self._id(ref))) as changes:
+            async for job in changes:
+                yield job
+
+    async def wait(self, ref: JobRef, timeout_s: float | None = None) -> Job:
+        """The job once it has ended.
+
+        Raises:
+            TimeoutError: it has not ended in time.
+
+        """
+        job = await self.get(ref)
+        try:
+            async with asyncio.timeout(timeout_s), aclosing(self.watch(job)) as changes:
+                async for now in changes:
+                    job = now
+        except TimeoutError:
+            raise TimeoutError(f"{job.id} is still {job.state} after {timeout_s:g} s") from None
+        return job
+
+    async def cancel(self, ref: JobRef, *, wait: bool = False) -> Job:
+        """Stop a job for good. Cancelling a cancelled job succeeds.
+
+        Args:
+            ref: Which job.
+            wait: Return only when nothing of it runs any more.
+
+        Raises:
+            Conflict: it has ended otherwise.
+
+        """
+        job = await self._id(ref)
+        await asking.ask(self._bus, Cancel(_new_request_id(), job), timeout_s=self._timeout_s)
+        return await (self.wait(job) if wait else self.get(job))
+
+    async def logs(
+        self,
+        ref: JobRef,
+        *,
+        follow: bool = False,
+        attempt: int | None = None,
+        ranks: Collection[int] | None = None,
+        tail: int | None = None,
+        notice: Notice = _say_nothing,
+    ) -> AsyncGenerator[LogLine, None]:
+        """What a job prints, in the order of each rank.
+
+        Args:
+            ref: Which job.
+            follow: Stay until the job has printed everything, through all attempts to come.
+            attempt: One attempt only; by default the newest.
+            ranks: Some ranks only.
+            tail: Only the last so many lines of each rank.
+            notice: Is told what a reader should know, for example that lines were lost.
+
+        """
+        job = await self.get(ref)
+        _check_ranks(job, ranks)
+        read = output.live if follow else output.stored
+        async with aclosing(read(self._bus, job, Wanted(attempt, ranks, tail, notice))) as lines:
+            async for line in lines:
+                yield line
+
+    async def events(
+        self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """What happened, in order: to one job, or to all.
+
+        Args:
+            ref: Which job; None for all.
+            after: Go on behind the event with this `seq`.
+            follow: Stay for what is to come: of one job until it has ended, of all for ever.
+
+        """
+        job = None if ref is None else await self.get(ref)
+        live = follow and not (job is not None and job.state.is_final)
+        history = records.history(self._bus, job.id if job else None, after=after, live=live)
+        async with aclosing(history):
+            async for event in history:
+                yield event
+
+    async def nodes(self, *, sample_wait_s: float = nodes.SAMPLE_WAIT_S) -> Nodes:
+        """Every known node with its GPUs, links, measurements and holders.
+
+        Args:
+            sample_wait_s: How long to listen for measurements; 0 leaves them out.
+
+        """
+        return await nodes.read(self._bus, sample_wait_s=sample_wait_s)
+
+    async def _id(self, ref: JobRef) -> str:
+        return ref.id if isinstance(ref, Job) else (await self.get(ref)).id
+
+
+def _new_request_id() -> str:
+    return secrets.token_hex(12)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name; which error depends on the version
+        return ""
+
+
+def _check_ranks(job: Job, ranks: Collection[int] | None) -> None:
+    beyond = sorted(rank for rank in ranks or () if not 0 <= rank < job.spec.rank_count)
+    if beyond:
+        raise InvalidSpec(
+            f"{job.id} has no rank {beyond[0]}", f"Its ranks are 0 to {job.spec.rank_count - 1}.", job=job.id
+        )

@@ -1,0 +1,127 @@
+"""The blocking twin of `AsyncClient`, for scripts and notebooks: same calls, same types.
+
+One background thread runs the event loop and the connection. Calls may come from any thread.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from gpuyard.bus.port import Bus
+from gpuyard.client.aio import AsyncClient, JobRef, Jobs, Nodes
+from gpuyard.client.nodes import SAMPLE_WAIT_S
+from gpuyard.client.records import Event
+from gpuyard.contracts.job import Job, JobSpec
+from gpuyard.contracts.log import LogLine
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to a yard, to be used as a context manager. For arguments see `AsyncClient`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        dir: Path | str | None = None,  # noqa: A002 - the word of the command line
+        *,
+        timeout_s: float = 10.0,
+        bus: Bus | None = None,
+    ) -> None:
+        self._client = AsyncClient(url, dir, timeout_s=timeout_s, bus=bus)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gpuyard-client", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._run(self._client.__aenter__())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._run(self._client.__aexit__(kind, error, trace))
+        finally:
+            self._stop()
+
+    def submit(
+        self, spec: JobSpec, *, workdir: Path | str | None = None, request_id: str | None = None
+    ) -> Job:
+        """Run a job. When this returns, the job is accepted and on disk."""
+        return self._run(self._client.submit(spec, workdir=workdir, request_id=request_id))
+
+    def get(self, ref: JobRef) -> Job:
+        """The job as it is now."""
+        return self._run(self._client.get(ref))
+
+    def list(self, *, active_only: bool = False, limit: int | None = None) -> Jobs:
+        """All jobs, newest first."""
+        return self._run(self._client.list(active_only=active_only, limit=limit))
+
+    def watch(self, ref: JobRef) -> Iterator[Job]:
+        """The job as it is now and after each change, until it has ended."""
+        return self._iterate(self._client.watch(ref))
+
+    def wait(self, ref: JobRef, timeout_s: float | None = None) -> Job:
+        """The job once it has ended."""
+        return self._run(self._client.wait(ref, timeout_s))
+
+    def cancel(self, ref: JobRef, *, wait: bool = False) -> Job:
+        """Stop a job for good. Cancelling a cancelled job succeeds."""
+        return self._run(self._client.cancel(ref, wait=wait))
+
+    def logs(
+        self,
+        ref: JobRef,
+        *,
+        follow: bool = False,
+        attempt: int | None = None,
+        ranks: Collection[int] | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """What a job prints, in the order of each rank."""
+        return self._iterate(self._client.logs(ref, follow=follow, attempt=attempt, ranks=ranks, tail=tail))
+
+    def events(self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False) -> Iterator[Event]:
+        """What happened, in order: to one job, or to all."""
+        return self._iterate(self._client.events(ref, after=after, follow=follow))
+
+    def nodes(self, *, sample_wait_s: float = SAMPLE_WAIT_S) -> Nodes:
+        """Every known node with its GPUs, links, measurements and holders."""
+        return self._run(self._client.nodes(sample_wait_s=sample_wait_s))
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C here must end the call there
+            future.cancel()
+            raise
+
+    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        stream = cast("AsyncGenerator[T, None]", items)
+        try:
+            while True:
+                try:
+                    yield self._run(_following(stream))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._run(stream.aclose())
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _following(stream: AsyncIterator[T]) -> T:
+    return await anext(stream)
