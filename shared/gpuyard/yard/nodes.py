@@ -11,7 +11,7 @@ from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.ids import slug
 
 MOST_OF_A_KIND = 1000
-_WITH_COUNT = re.compile(r"(?P<capture>.+):(?P<count>[0-9]+)")
+_WITH_COUNT = re.compile(r"(?P<capture>.*):(?P<count>[0-9]+)")
 
 
 class Node(Struct, frozen=True):

@@ -30,7 +30,7 @@ async def ask_service(port: int, timeout_s: float = _TIMEOUT_S) -> Report:
         facts = json.loads(body)
         return Report(head.split()[1] == b"200", str(facts.get("why", "")), facts)
     except (OSError, TimeoutError) as error:
-        return Report(False, f"no answer on port {port}: {error or 'timed out'}")
+        return Report(False, f"no answer on port {port}: {str(error) or 'timed out'}")
     except (ValueError, IndexError, AttributeError):
         return Report(False, f"something else answers on port {port}")
 
@@ -50,7 +50,7 @@ async def ask_nats(port: int, token: str, timeout_s: float = _TIMEOUT_S) -> Repo
         async with asyncio.timeout(timeout_s):
             return await _log_in(port, token)
     except (OSError, TimeoutError) as error:
-        return Report(False, f"no answer on port {port}: {error or 'timed out'}")
+        return Report(False, f"no answer on port {port}: {str(error) or 'timed out'}")
     except ValueError:
         return Report(False, f"something else answers on port {port}")
 

@@ -1,0 +1,108 @@
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gpuyard.yard import machine
+from gpuyard.yard.check import Status
+from gpuyard.yard.doctor import judge_clock
+from gpuyard.yard.machine import (
+    COMFORTABLE_FREE_BYTES,
+    DOCKER_SOCKET,
+    disk,
+    docker,
+    examine_machine,
+    judge_disk,
+    judge_nvml,
+    kernel,
+    nats_server,
+    open_files,
+)
+
+
+def test_each_finding_that_is_not_fine_comes_with_a_fix(tmp_path: Path) -> None:
+    checks = list(examine_machine(tmp_path))
+    assert {check.name for check in checks} >= {
+        "nats-server",
+        "disk",
+        "open files",
+        "kernel",
+        "docker",
+        "torch",
+    }
+    assert all(bool(check.fix) == (check.status is not Status.OK) for check in checks)
+
+
+def test_a_missing_server_fails() -> None:
+    assert nats_server("/no/such").status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "status"),
+    [(0, Status.FAIL), (1 << 30, Status.WARN), (COMFORTABLE_FREE_BYTES, Status.OK)],
+)
+def test_room_on_the_disk(free_bytes: int, status: Status) -> None:
+    assert judge_disk(Path("/y"), free_bytes).status is status
+
+
+def test_the_disk_of_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert str(tmp_path) in disk(tmp_path / "not" / "yet").message
+
+
+@pytest.mark.parametrize(("limits", "status"), [((256, 512), Status.FAIL), ((256, 4096), Status.OK)])
+def test_open_files(limits: tuple[int, int], status: Status) -> None:
+    assert open_files(*limits).status is status
+
+
+def test_this_kernel_will_do() -> None:
+    assert kernel().status is Status.OK
+
+
+def test_a_kernel_that_lacks_something_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_can_reap", lambda: False)
+    assert "subreapers" in kernel().message
+
+
+def test_without_docker_is_no_failure(tmp_path: Path) -> None:
+    check = docker(str(tmp_path / "none.sock"))
+    assert check.status is Status.WARN
+    assert DOCKER_SOCKET.startswith("/")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\nOK", Status.OK),
+        (b"HTTP/1.0 500 Oh\r\n\r\n", Status.WARN),
+        (b"", Status.WARN),
+    ],
+)
+def test_a_docker_engine_is_asked(tmp_path: Path, answer: bytes, status: Status) -> None:
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(tmp_path / "docker.sock"))
+        engine.listen()
+        with ThreadPoolExecutor() as pool:
+            pool.submit(_answer_one, engine, answer)
+            assert docker(str(tmp_path / "docker.sock")).status is status
+
+
+def _answer_one(engine: socket.socket, answer: bytes) -> None:
+    connection, _ = engine.accept()
+    with connection:
+        connection.recv(4096)
+        connection.sendall(answer)
+
+
+def test_nvml_that_fails_is_a_failure() -> None:
+    assert judge_nvml(999, "", 0).status is Status.FAIL
+    assert "driver 580.1, 8 GPUs" in judge_nvml(0, "580.1", 8).message
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "words"), [(0.2, "agrees"), (-0.9, "agrees"), (3.0, "3.0 s ahead"), (-3.0, "3.0 s behind")]
+)
+def test_clocks_are_compared(ahead_s: float, words: str) -> None:
+    check = judge_clock(ahead_s)
+    assert words in check.message
+    assert (check.status is Status.OK) == (abs(ahead_s) < 1)
