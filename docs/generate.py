@@ -40,33 +40,32 @@ RENDERERS: dict[str, Callable[[], str]] = {
 }
 
 
-def stale() -> list[str]:
+def stale(folder: Path) -> list[str]:
     """Names of the files that differ from what they should be, and of those that should not be there."""
-    extra = {path.name for path in REFERENCE.iterdir()} - set(RENDERERS) if REFERENCE.is_dir() else set()
-    return sorted(extra | {name for name, render in RENDERERS.items() if _read(name) != render()})
+    extra = {path.name for path in folder.iterdir()} - set(RENDERERS) if folder.is_dir() else set()
+    return sorted(extra | {name for name, render in RENDERERS.items() if _read(folder / name) != render()})
 
 
-def write() -> None:
+def write(folder: Path) -> None:
     """Write every file of the reference."""
-    REFERENCE.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, render in RENDERERS.items():
-        (REFERENCE / name).write_text(render(), encoding="utf-8")
+        (folder / name).write_text(render(), encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only compare")
     if not parser.parse_args().check:
-        write()
+        write(REFERENCE)
         return 0
-    names = stale()
+    names = stale(REFERENCE)
     if names:
         print(f"stale in docs/reference: {', '.join(names)}; run `make docs`", file=sys.stderr)
     return 1 if names else 0
 
 
-def _read(name: str) -> str | None:
-    path = REFERENCE / name
+def _read(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
