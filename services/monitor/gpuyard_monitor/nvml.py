@@ -103,7 +103,7 @@ class Nvml:
         try:
             handle = api.nvmlDeviceGetHandleByIndex(index)
             uuid = api.nvmlDeviceGetUUID(handle)
-            return _Device(index, handle, uuid, api.nvmlDeviceGetPciInfo(handle).busId.decode().upper())
+            return _Device(index, handle, uuid, api.nvmlDeviceGetPciInfo(handle).busId.upper())
         except self._errors:
             return None
 
@@ -181,7 +181,7 @@ class Nvml:
         kind = self._peek(api.nvmlDeviceGetNvLinkRemoteDeviceType, device.handle, link)
         remote = self._peek(api.nvmlDeviceGetNvLinkRemotePciInfo, device.handle, link)
         # Drivers before 470 do not tell the kind; then the bus id alone decides.
-        return remote.busId.decode().upper() if remote and kind in (_REMOTE_GPU, None) else None
+        return remote.busId.upper() if remote and kind in (_REMOTE_GPU, None) else None
 
     def _peek(self, call: Callable[..., Any], *args: Any) -> Any:
         """Like `_ask`, where it does not matter whether a GPU is lost: its next sample will tell."""

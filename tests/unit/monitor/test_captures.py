@@ -1,0 +1,114 @@
+from pathlib import Path
+
+import pytest
+
+from gpuyard.contracts.errors import InvalidSpec, NotFound
+from gpuyard_monitor import captures
+from gpuyard_monitor.core.capture import parse_capture
+from gpuyard_monitor.core.gpu_models import UNKNOWN, model_in
+from gpuyard_monitor.core.topology_text import TopologyError
+
+TWO = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
+
+
+@pytest.mark.parametrize("name", captures.names())
+def test_every_shipped_capture_loads_with_its_source_and_model(name: str) -> None:
+    capture = captures.load(name)
+    assert capture.name == name
+    assert capture.source
+    assert capture.model.name
+    assert capture.model.pcie
+
+
+def test_a_good_selection_is_shipped() -> None:
+    counts = {len(captures.load(name).topology.gpus) for name in captures.names()}
+    assert {1, 2, 3, 4, 5, 6, 8, 16} <= counts
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("dgx-h100", "dgx-h100-8gpu-10hca"),
+        ("azure-ndv2-v100-8gpus", "azure-ndv2-v100-8gpu"),
+        ("6GPU-4plus2", "6gpu-4plus2"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        captures.load(name)
+    assert f"Did you mean `{nearest}`?" in caught.value.hint
+    assert all(known in caught.value.hint for known in captures.names())
+
+
+@pytest.mark.parametrize("name", ["", "zzzzzzzz", "no/such/file.txt", "a\x00b", "."])
+def test_what_is_neither_name_nor_file_is_not_found(name: str) -> None:
+    with pytest.raises(NotFound, match="no captured topology"):
+        captures.load(name)
+
+
+def test_a_file_works_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "my-box.txt"
+    path.write_text("# 2x RTX 4090 under the desk\n" + TWO)
+    capture = captures.load(str(path))
+    assert (capture.name, capture.source) == ("my-box", "2x RTX 4090 under the desk")
+    assert capture.model.name == "NVIDIA GeForce RTX 4090"
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "box.txt"
+    path.write_text(TWO[:-12])
+    with pytest.raises(TopologyError):
+        captures.load(str(path))
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "box.txt"
+    path.write_bytes(b"\xff\xfe\x00GPU0")
+    with pytest.raises(InvalidSpec, match="can't read"):
+        captures.load(str(path))
+
+
+def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "box.txt"
+    with path.open("wb") as file:
+        file.truncate(1 << 32)
+    with pytest.raises(InvalidSpec, match="larger than"):
+        captures.load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("# 2x RTX 3090\n# model: NVIDIA L40S (assumed)\n", "NVIDIA L40S"),
+        ("# model: Fancy 9000\n", "Fancy 9000"),
+        ("# some box\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_model_line_wins_over_the_first_line(text: str, model: str) -> None:
+    assert parse_capture("box", text + TWO).model.name == model
+
+
+@pytest.mark.parametrize(
+    ("reported", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB"),
+        ("NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-80GB"),
+        ("Tesla V100-SXM2-32GB", "Tesla V100-SXM2-32GB"),
+        ("Tesla V100-SXM2-16GB", "Tesla V100-SXM2-16GB"),
+        ("NVIDIA GB200", "NVIDIA GB200"),
+        ("NVIDIA B200", "NVIDIA B200"),
+        ("NVIDIA RTX A6000", "NVIDIA RTX A6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "NVIDIA RTX PRO 6000 Blackwell"),
+        ("Tesla T4", "Tesla T4"),
+    ],
+)
+def test_names_that_drivers_report_find_their_model(reported: str, name: str) -> None:
+    assert model_in(reported).name == name
+
+
+@pytest.mark.parametrize("text", ["", "NVIDIA RTX 6000 Ada Generation", "text-index id 40901234"])
+def test_other_names_find_none(text: str) -> None:
+    assert model_in(text) is UNKNOWN
