@@ -1,9 +1,9 @@
-/* A stand-in for libnvidia-ml.so.1: just what the monitor asks for, answered from tables that a test fills in.
+/* A stand-in for the driver's NVML library: just what the monitor asks for, answered from tables that a test fills in.
    Compiled by test_nvml.py; signatures follow NVML's public documentation. */
 #include <string.h>
 
 #define MAX 16
-enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, SMALL = 7, NOT_LOADED = 9, LOST = 15 };
+enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, SMALL = 7, LOST = 15 };
 
 typedef struct {
     char name[96], uuid[96], bus[32];
@@ -20,7 +20,7 @@ gpu fake_gpus[MAX];
 int fake_levels[MAX][MAX];
 int fake_p2p[MAX][MAX];
 unsigned fake_count = 0;
-int fake_init = NOT_LOADED; /* other tests of the same process find no driver */
+int fake_init = OK;
 
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } pci;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory;

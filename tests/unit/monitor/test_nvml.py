@@ -3,8 +3,8 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
 
+import pynvml
 import pytest
 import structlog
 
@@ -15,10 +15,11 @@ from gpuyard_monitor.core.topology_text import Affinity
 from gpuyard_monitor.machine import Machine
 from gpuyard_monitor.nvml import Nvml
 from tests.unit.monitor import fake_nvml
-from tests.unit.monitor.fake_nvml import NOT_LOADED, FakeDriver, bus
+from tests.unit.monitor.fake_nvml import FakeDriver, bus
 
 pytestmark = pytest.mark.skipif(fake_nvml.compiler() is None, reason="needs a C compiler")
 
+NOT_LOADED = 9
 SWITCH = b"00000000:C0:00.0"
 
 
@@ -28,11 +29,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
 
 
 @pytest.fixture
-def driver(library: FakeDriver) -> Iterator[FakeDriver]:
+def driver(library: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """Put in place of the library that the binding would load, or has loaded on a machine with GPUs."""
+    monkeypatch.setattr(pynvml, "nvmlLib", library.library)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     library.install(4)
     library.answer_init(0)
-    yield library
-    library.answer_init(NOT_LOADED)
+    return library
 
 
 def found(nvml: Nvml) -> tuple[tuple[Gpu, ...], tuple[Link, ...]]:
