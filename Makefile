@@ -31,7 +31,7 @@ bench: $(STAMP) ## measure, print JSON, write docs/benchmarks.md
 	@$(PY) -m tests.bench
 
 docs: $(STAMP) ## regenerate docs/reference
-	@$(PY) -m gpuyard.contracts.render docs/reference
+	@$(PY) docs/generate.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv .demo .gpuyard
