@@ -57,7 +57,9 @@ async def _bus(address: locate.Address) -> Iterable[Check]:
             return [ok("bus", "answers"), await _clock(bus)]
     except (GpuyardError, TimeoutError) as error:
         log = f" See {Layout(address.dir).log('nats-server')}." if address.dir else ""
-        return [fail("bus", f"does not answer: {str(error) or 'timed out'}", f"Is the nats-server alive?{log}")]
+        return [
+            fail("bus", f"does not answer: {str(error) or 'timed out'}", f"Is the nats-server alive?{log}")
+        ]
 
 
 async def _clock(bus: Bus) -> Check:

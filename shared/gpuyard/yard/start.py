@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,8 +24,12 @@ def become(options: Options) -> NoReturn:
     os.execv(sys.executable, command(options))  # noqa: S606 - no shell is what is wanted
 
 
-def leave_behind(options: Options) -> Ready:
+def leave_behind(options: Options, environment: Mapping[str, str] | None = None) -> Ready:
     """Start it in a session of its own and wait until the yard is ready.
+
+    Args:
+        options: What is wanted.
+        environment: Added to that of this process.
 
     Raises:
         GpuyardError: what it says went wrong.
@@ -33,7 +37,7 @@ def leave_behind(options: Options) -> Ready:
     """
     log = prepare(Path(options.dir)).log("up")
     hearing, telling = os.pipe()
-    process = _spawn(msgspec.structs.replace(options, ready_fd=telling), log)
+    process = _spawn(msgspec.structs.replace(options, ready_fd=telling), log, environment or {})
     os.close(telling)
     try:
         with os.fdopen(hearing, "rb") as pipe:
@@ -70,7 +74,7 @@ def command(options: Options) -> list[str]:
     return [sys.executable, "-P", "-m", "gpuyard.yard", msgspec.json.encode(options).decode()]
 
 
-def _spawn(options: Options, log: Path) -> "subprocess.Popen[bytes]":
+def _spawn(options: Options, log: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     assert options.ready_fd is not None
     output = logfile.open_log(log)
     try:
@@ -79,6 +83,7 @@ def _spawn(options: Options, log: Path) -> "subprocess.Popen[bytes]":
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=os.environ | environment,
             start_new_session=True,
             pass_fds=(options.ready_fd,),
         )
