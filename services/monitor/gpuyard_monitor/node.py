@@ -73,7 +73,7 @@ class Node:
     # Measure
 
     async def _measure(self) -> None:
-        """Take samples at even distances; ones that would come late are left out, not caught up on."""
+        """Take samples at even distances."""
         clock, seq = self._context.clock, 0
         next_s = refresh_s = clock.monotonic()
         seen: set[str] | None = None
@@ -88,7 +88,7 @@ class Node:
                 await self._look_anew()
             seen, seq = answering, seq + 1
             self._news.set()
-            next_s = max(next_s + self._every_s, clock.monotonic())
+            next_s = _next_time(next_s + self._every_s, clock.monotonic(), self._every_s)
             await clock.sleep(next_s - clock.monotonic())
 
     async def _look_anew(self) -> None:
@@ -147,3 +147,8 @@ class Node:
             self._context.log.info("the bus listens again", node=self._id)
         self._warned, self.unheard = False, ""
         self._on_change()
+
+
+def _next_time(planned_s: float, now_s: float, every_s: float) -> float:
+    """When the next sample is due; times that have passed meanwhile are left out."""
+    return planned_s if planned_s > now_s else now_s + every_s

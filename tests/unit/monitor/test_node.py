@@ -1,0 +1,172 @@
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from gpuyard.contracts.hardware import Gpu, GpuSample, Inventory, NodeSample
+from gpuyard.contracts.subjects import INVENTORY, NODES_STREAM
+from gpuyard_monitor.node import Node
+from tests.unit.monitor.world import Samples, World, running
+
+
+class Scripted:
+    """A source that says what the test wants."""
+
+    def __init__(self, *uuids: str) -> None:
+        self.inventories = 0
+        self.uuids = self.answering = uuids
+        self.utilisation: float | None = 0.5
+
+    async def inventory(self, now_s: float) -> Inventory:
+        self.inventories += 1
+        gpus = tuple(Gpu(uuid, index) for index, uuid in enumerate(self.uuids))
+        return Inventory("n1", now_s, gpus=gpus)
+
+    async def sample(self, now_s: float, seq: int) -> NodeSample:
+        gpus = tuple(GpuSample(uuid, self.utilisation) for uuid in self.answering)
+        return NodeSample("n1", now_s, seq, gpus=gpus)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def source() -> Scripted:
+    return Scripted("g0", "g1")
+
+
+@asynccontextmanager
+async def speaking(world: World, source: Scripted) -> AsyncIterator[tuple[Node, Samples]]:
+    """A node that has told its first sample and inventory."""
+    node = Node(
+        "n1", source, world.context, sample_every_s=1.0, inventory_every_s=60.0, on_change=lambda: None
+    )
+    async with world.listening("n1") as samples, running(node.run()):
+        assert (await anext(samples)).seq == 0
+        await world.until(lambda: not node.unheard)
+        yield node, samples
+
+
+async def test_a_sample_each_second_and_the_inventory_once(world: World, source: Scripted) -> None:
+    started_s = world.clock.now()
+    async with speaking(world, source) as (_, samples):
+        seen = [await samples.after(1.0) for _ in range(3)]
+        assert [(sample.seq, sample.at_s - started_s) for sample in seen] == [(1, 1), (2, 2), (3, 3)]
+        inventory, seq = await world.inventory("n1")
+        assert (inventory.at_s, len(inventory.gpus), seq) == (started_s, 2, 1)
+    assert source.inventories == 1
+
+
+async def test_late_samples_are_left_out(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (_, samples):
+        late = await samples.after(10.0)
+        assert (late.seq, late.at_s) == (1, world.clock.now())
+        on_time = await samples.after(1.0)
+        assert (on_time.seq, on_time.at_s) == (2, world.clock.now())
+
+
+async def test_an_unchanged_inventory_is_not_written_again(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (_, samples):
+        await samples.after(61.0)
+        await samples.after(1.0)
+        assert source.inventories == 2
+        assert (await world.inventory("n1"))[1] == 1
+
+
+async def test_a_changed_inventory_is_written(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (_, samples):
+        source.uuids = ("g0", "g1", "g2")
+        await samples.after(61.0)
+        await samples.after(1.0)
+        inventory, seq = await world.inventory("n1")
+        assert ([gpu.uuid for gpu in inventory.gpus], seq) == (["g0", "g1", "g2"], 2)
+
+
+async def test_a_gpu_that_stops_answering_is_told_at_once(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (_, samples):
+        source.uuids = source.answering = ("g1",)
+        assert [gpu.uuid for gpu in (await samples.after(1.0)).gpus] == ["g1"]
+        await samples.after(1.0)
+        assert [gpu.uuid for gpu in (await world.inventory("n1"))[0].gpus] == ["g1"]
+        assert source.inventories == 2
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["gone", "garbled"])
+async def test_an_inventory_that_the_bus_lost_is_written_again(
+    world: World, source: Scripted, broken: bool
+) -> None:
+    async with speaking(world, source) as (_, samples):
+        await world.bus.trim(NODES_STREAM, subject=INVENTORY(node="n1"))
+        if broken:
+            await world.bus.append(INVENTORY(node="n1"), b"\xc1")
+        await samples.after(61.0)
+        await samples.after(1.0)
+        assert (await world.inventory("n1"))[0].at_s == world.clock.now() - 1.0
+
+
+async def test_a_bus_that_is_away_is_counted_and_said_once(world: World, source: Scripted) -> None:
+    failures = 'gpuyard_monitor_unheard_total{node="n1"}'
+    with capture_logs() as logs:
+        async with speaking(world, source) as (node, samples):
+            world.bus.down = True
+            for count in range(1, 4):
+                source.utilisation = count / 10
+                world.clock.advance(1.0)
+                await world.until(lambda: world.metric(failures) == count)  # noqa: B023 - awaited here
+                assert world.metric('gpuyard_gpu_utilisation{gpu="g0",node="n1"}') == count / 10
+                assert node.unheard == "the bus can't be reached"
+            world.bus.down = False
+            assert (await samples.after(1.0)).seq == 4
+            await world.until(lambda: not node.unheard)
+    events = [entry["event"] for entry in logs if entry["event"] != "inventory written"]
+    assert events == ["the bus does not listen", "the bus listens again"]
+
+
+async def test_without_a_bus_at_the_start_the_inventory_comes_later(world: World, source: Scripted) -> None:
+    world.bus.down = True
+    node = Node("n1", source, world.context, sample_every_s=1, inventory_every_s=60, on_change=lambda: None)
+    async with running(node.run()):
+        await world.until(lambda: node.unheard == "the bus can't be reached")
+        world.bus.down = False
+        world.clock.advance(1.0)
+        await world.until(lambda: not node.unheard)
+        assert len((await world.inventory("n1"))[0].gpus) == 2
+
+
+async def test_a_bus_that_stalls_does_not_delay_measuring(world: World, source: Scripted) -> None:
+    async with speaking(world, source):
+        world.bus.open.clear()
+        source.uuids = source.answering = ("g0",)
+        for count in range(1, 5):
+            source.utilisation = count / 10
+            world.clock.advance(1.0)
+            shown = 'gpuyard_gpu_utilisation{gpu="g0",node="n1"}'
+            await world.until(lambda: world.metric(shown) == count / 10)  # noqa: B023 - awaited here
+        world.bus.open.set()
+
+
+async def test_gauges_show_unknown_as_nan_and_drop_gpus_that_are_gone(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (_, samples):
+        assert world.metric('gpuyard_node_gpus{node="n1"}') == 2
+        source.utilisation, source.answering = None, ("g1",)
+        await samples.after(1.0)
+        assert math.isnan(world.metric('gpuyard_gpu_utilisation{gpu="g1",node="n1"}'))
+        assert math.isnan(world.metric('gpuyard_node_cpu{node="n1"}'))
+        assert world.metric('gpuyard_node_gpus{node="n1"}') == 1
+        assert b'gpu="g0"' not in world.metrics.render()
+
+
+async def test_a_bug_in_a_source_is_not_hidden(world: World) -> None:
+    class Broken(Scripted):
+        async def sample(self, now_s: float, seq: int) -> NodeSample:
+            raise ZeroDivisionError
+
+    node = Node("n1", Broken(), world.context, sample_every_s=1, inventory_every_s=60, on_change=lambda: None)
+    with pytest.raises(ExceptionGroup) as caught:
+        await asyncio.wait_for(node.run(), 60)
+    assert caught.group_contains(ZeroDivisionError)
