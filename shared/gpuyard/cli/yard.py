@@ -29,12 +29,20 @@ def up(
     ] = False,
     simulate: Annotated[
         tuple[str, ...],
-        Parameter(negative=(), help="NAME-OR-FILE[:COUNT]: add nodes with captured hardware; repeatable."),
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="NAME-OR-FILE[:COUNT]: add nodes with captured hardware; repeatable.",
+        ),
     ] = (),
     local: Annotated[bool, Parameter(help="Whether this machine is a node too.")] = True,
     port: Annotated[int, Parameter(help="Of the message bus; 0: the same as before, or any.")] = 0,
-    nats_server: Annotated[str, Parameter(help="The nats-server program; by default it is found.")] = "",
-    otlp: Annotated[str, Parameter(help="OTLP/HTTP endpoint that traces are sent to.")] = "",
+    nats_server: Annotated[
+        str, Parameter(show_default=False, help="The nats-server program; by default it is found.")
+    ] = "",
+    otlp: Annotated[
+        str, Parameter(show_default=False, help="OTLP/HTTP endpoint that traces are sent to.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     from gpuyard.yard import start  # noqa: PLC0415 - the other verbs need none of it
@@ -87,6 +95,12 @@ async def doctor(*, yard_dir: YardDir = None, as_json: AsJson = False) -> int:
         for check in checks:
             terminal.print_data(_line(check))
     return 1 if any(check.status is Status.FAIL for check in checks) else 0
+
+
+async def demo() -> None:
+    from gpuyard.yard.demo import demonstrate  # noqa: PLC0415 - as above
+
+    await demonstrate(terminal.narrate)
 
 
 def _line(check: Check) -> str:

@@ -114,15 +114,19 @@ def docker(path: str = DOCKER_SOCKET) -> Check:
 
 def nvidia() -> Check:
     """Optional: without GPUs there are simulated nodes."""
-    try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
+    if (answer := _ask_nvml()) is None:
         return warn(
             "nvidia",
             "no driver; this machine offers no GPUs",
             "Not needed with simulated nodes. Else install it.",
         )
-    return judge_nvml(*_ask_nvml(library))
+    return judge_nvml(*answer)
+
+
+def gpu_count() -> int:
+    """GPUs of this machine that its driver can use."""
+    code, _, count = _ask_nvml() or (0, "", 0)
+    return 0 if code else count
 
 
 def judge_nvml(code: int, driver: str, count: int) -> Check:
@@ -133,7 +137,12 @@ def judge_nvml(code: int, driver: str, count: int) -> Check:
     return ok("nvidia", f"driver {driver}, {count} GPUs")
 
 
-def _ask_nvml(library: ctypes.CDLL) -> tuple[int, str, int]:
+def _ask_nvml() -> tuple[int, str, int] | None:
+    """Error code, version of the driver and number of GPUs; None without a driver."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
     driver, count = ctypes.create_string_buffer(96), ctypes.c_uint()
     calls: tuple[Callable[[], int], ...] = (
         library.nvmlInit_v2,
