@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuyard.bus.memory import MemoryBus
+from gpuyard.bus.nats_bus import connect
 from gpuyard.bus.port import Bus
 from gpuyard.contracts.subjects import MIB, Stream
 from tests.natsd import NatsServer
@@ -24,11 +25,14 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
         yield server
 
 
-@pytest.fixture(params=["memory"])
+@pytest.fixture(params=["memory", "nats"])
 async def bus(request: pytest.FixtureRequest) -> AsyncIterator[Bus]:
     if request.param == "memory":
         yield MemoryBus()
         return
+    server: NatsServer = request.getfixturevalue("nats_server")
+    async with connect(server.url, "contract-test") as nats_bus:
+        yield nats_bus
 
 
 @pytest.fixture

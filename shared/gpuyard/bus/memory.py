@@ -12,15 +12,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from gpuyard.bus.mailbox import Mailbox
 from gpuyard.bus.memory_log import Log, Queue
 from gpuyard.bus.port import Appended, Delivery, Expect, From, Message, Reader, Subscription, Work
+from gpuyard.bus.refusals import (
+    lost_data,
+    no_answer,
+    no_stream,
+    no_stream_for,
+    nobody_answers,
+    refuse_to_read_queue,
+)
 from gpuyard.bus.wire import check_pattern, check_size, check_subject, matches, render_headers
-from gpuyard.contracts.errors import Conflict, InvalidSpec, Unavailable
 from gpuyard.contracts.subjects import Stream
 
 _T = TypeVar("_T")
-
-_SUBSCRIPTION_LIMIT = 65_536
 
 
 class MemoryBus:
@@ -67,10 +73,10 @@ class MemoryBus:
         inbox = self.new_inbox()
         async with self.subscribe(inbox) as answers:
             if not self._publish(subject, payload, headers, inbox):
-                raise Unavailable(f"nobody answers on `{subject}`", "Is the service running?")
+                raise nobody_answers(subject)
             answer = await self.in_time(asyncio.ensure_future(anext(answers)), timeout_s)
             if answer is None:
-                raise Unavailable(f"no answer on `{subject}` within {timeout_s:g} s", "Try again.")
+                raise no_answer(subject, timeout_s)
             return answer
 
     @asynccontextmanager
@@ -103,7 +109,7 @@ class MemoryBus:
         _check_message(subject, payload, headers)
         log = self._log_of(subject)
         if log is None:
-            raise Unavailable(f"no stream takes `{subject}`", "Create it with `ensure` first.")
+            raise no_stream_for(subject)
         appended = log.append(
             subject,
             payload,
@@ -127,8 +133,7 @@ class MemoryBus:
         self, stream: Stream, *subjects: str, start: From | int = From.FIRST
     ) -> AsyncIterator[Reader]:
         log = self._log(stream)
-        if stream.kind == "work":
-            raise InvalidSpec(f"stream {stream.name} is a work queue", "Use `work` instead of `read`.")
+        refuse_to_read_queue(stream)
         yield _Reader(self, log, subjects or log.stream.subjects, start)
 
     @asynccontextmanager
@@ -191,7 +196,7 @@ class MemoryBus:
     def _log(self, stream: Stream) -> Log:
         log = self._logs.get(stream.name)
         if log is None:
-            raise Unavailable(f"there is no stream {stream.name}", "Create it with `ensure` first.")
+            raise no_stream(stream.name)
         log.expire(self.now())
         return log
 
@@ -229,27 +234,11 @@ class MemoryBus:
             timer.cancel()
 
 
-class _Subscription:
+class _Subscription(Mailbox):
     def __init__(self, pattern: str, group: str) -> None:
+        super().__init__()
         self.pattern = pattern
         self.group = group
-        self.missed = 0
-        self._messages: deque[Message] = deque(maxlen=_SUBSCRIPTION_LIMIT)
-        self._arrived = asyncio.Event()
-
-    def put(self, message: Message) -> None:
-        self.missed += len(self._messages) == _SUBSCRIPTION_LIMIT
-        self._messages.append(message)
-        self._arrived.set()
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        while not self._messages:
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._messages.popleft()
 
 
 class _Reader:
@@ -290,15 +279,6 @@ class _Reader:
         message = self._log.next_after(self._position, self._patterns)
         self._position = message.seq if message else self._log.last_seq
         return message
-
-
-def lost_data(stream: str, read_seq: int, last_seq: int) -> Conflict:
-    """The error of a reader whose stream is behind what it has read."""
-    return Conflict(
-        f"stream {stream} ends at sequence {last_seq}, but {read_seq} was read before: the server lost data",
-        "Read everything anew.",
-        stream=stream,
-    )
 
 
 class _Work:
@@ -349,4 +329,4 @@ async def _turn() -> None:
 
 def _check_message(subject: str, payload: bytes, headers: Mapping[str, str] | None) -> None:
     check_subject(subject)
-    check_size(render_headers(headers) if headers else b"", payload)
+    check_size(render_headers(headers), payload)

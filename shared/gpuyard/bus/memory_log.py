@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuyard.bus.port import Appended, Expect, Message
+from gpuyard.bus.refusals import conflict, full
 from gpuyard.bus.wire import DUPLICATE_WINDOW_S, matches, whole_ttl_s
-from gpuyard.contracts.errors import Conflict, Unavailable
 from gpuyard.contracts.subjects import Stream
 
 # What the server counts for each message besides subject, headers and payload, roughly.
@@ -126,7 +126,7 @@ class Log:
         newest = self.newest(expect.subject)
         found = newest.seq if newest else 0
         if found != expect.seq:
-            raise Conflict(f"`{expect.subject}` is at sequence {found}, not {expect.seq}", seq=found)
+            raise conflict(expect)
 
     def _make_room(self, message: Message) -> None:
         needed_bytes = _size_bytes(message)
@@ -150,13 +150,6 @@ class Log:
         ages_s = [age_s for age_s in (self.stream.max_age_s, ttl_s and whole_ttl_s(ttl_s)) if age_s]
         if ages_s:
             heapq.heappush(self._expiry, (message.at_s + min(ages_s), message.seq))
-
-
-def full(stream: str) -> Unavailable:
-    """The error of a stream at its limit; nothing was written."""
-    return Unavailable(
-        f"stream {stream} is full", "Wait until it is worked off, or raise its `max_bytes`.", stream=stream
-    )
 
 
 def _size_bytes(message: Message) -> int:

@@ -55,13 +55,15 @@ def matches(pattern: str, subject: str) -> bool:
     return all(token in ("*", other) for token, other in zip(wanted, given, strict=False))
 
 
-def render_headers(headers: Mapping[str, str]) -> bytes:
-    """Write a header block.
+def render_headers(headers: Mapping[str, str] | None) -> bytes:
+    """Write a header block; none for no headers.
 
     Raises:
         InvalidSpec: a key that is no token, or a line break in a value.
 
     """
+    if not headers:
+        return b""
     lines = [_HEADER_LINE]
     for key, value in headers.items():
         if not _HEADER_KEY.fullmatch(key) or "\r" in value or "\n" in value:
@@ -81,17 +83,17 @@ def parse_headers(block: bytes) -> tuple[str, dict[str, str]]:
     return first[len(_HEADER_LINE) :].strip()[:3].decode("ascii", "replace"), headers
 
 
-def check_size(header_block: bytes, payload: bytes) -> None:
+def check_size(header_block: bytes, payload: bytes, most_bytes: int = MAX_PAYLOAD_BYTES) -> None:
     """Refuse a message that the server would answer by closing the connection.
 
     Raises:
-        InvalidSpec: headers and payload together are over 1 MiB.
+        InvalidSpec: headers and payload together are larger than the server takes.
 
     """
     size_bytes = len(header_block) + len(payload)
-    if size_bytes > MAX_PAYLOAD_BYTES:
+    if size_bytes > most_bytes:
         raise InvalidSpec(
-            f"a message of {size_bytes:,} bytes; the bus takes {MAX_PAYLOAD_BYTES:,}",
+            f"a message of {size_bytes:,} bytes; the bus takes {most_bytes:,}",
             "Send it in parts, or put it into the object store.",
         )
 
@@ -99,3 +101,12 @@ def check_size(header_block: bytes, payload: bytes) -> None:
 def whole_ttl_s(ttl_s: float) -> int:
     """A time to live as the server takes it: whole seconds, at least one."""
     return max(1, math.ceil(ttl_s))
+
+
+def publish_command(subject: str, payload: bytes, header_block: bytes = b"", reply: str = "") -> bytes:
+    """The protocol line and body that publish a message."""
+    if not header_block:
+        return f"PUB {subject} {reply} {len(payload)}\r\n".encode() + payload + b"\r\n"
+    size = len(header_block)
+    start = f"HPUB {subject} {reply} {size} {size + len(payload)}\r\n".encode()
+    return start + header_block + payload + b"\r\n"
