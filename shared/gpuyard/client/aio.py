@@ -18,7 +18,7 @@ from msgspec import structs
 from gpuyard.bus.port import Bus
 from gpuyard.client import asking, locate, nodes, output, records
 from gpuyard.client.nodes import NodeView
-from gpuyard.client.output import Notice, Wanted
+from gpuyard.client.output import Notice, Wanted, say_nothing
 from gpuyard.client.records import Event
 from gpuyard.client.workdir import upload
 from gpuyard.contracts.codec import validated
@@ -33,9 +33,6 @@ JobRef = Job | str
 
 Jobs = list[Job]  # `list` is a method inside the class
 Nodes = list[NodeView]
-
-
-def _say_nothing(_: str) -> None: ...
 
 
 class AsyncClient:
@@ -61,16 +58,17 @@ class AsyncClient:
         self._dir = dir
         self._timeout_s = timeout_s
         self._given = bus
+        self._bus: Bus
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        if self._given is None:
-            from gpuyard.bus import nats_bus  # noqa: PLC0415 - a tenth of a second
-
-            url = self._url or locate.find(self._dir and str(self._dir)).url
-            self._bus: Bus = await self._open.enter_async_context(nats_bus.connect(url, name="client"))
-        else:
+        if self._given is not None:
             self._bus = self._given
+            return self
+        url = self._url or locate.find(self._dir and str(self._dir)).url
+        from gpuyard.bus import nats_bus  # noqa: PLC0415 - a tenth of a second
+
+        self._bus = await self._open.enter_async_context(nats_bus.connect(url, "client"))
         return self
 
     async def __aexit__(
@@ -162,7 +160,7 @@ class AsyncClient:
         attempt: int | None = None,
         ranks: Collection[int] | None = None,
         tail: int | None = None,
-        notice: Notice = _say_nothing,
+        notice: Notice = say_nothing,
     ) -> AsyncGenerator[LogLine, None]:
         """What a job prints, in the order of each rank.
 

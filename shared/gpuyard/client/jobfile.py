@@ -126,7 +126,8 @@ def split_command(text: str) -> tuple[str, ...]:
 
 def _table(path: Path) -> dict[str, object]:
     try:
-        text = path.read_bytes()[: MOST_BYTES + 1]
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise InvalidSpec(f"{path} is larger than {MOST_BYTES:,} bytes: is it a job file?")
         return tomllib.loads(text.decode())

@@ -21,6 +21,10 @@ AHEAD_LINES = 4096
 Notice = Callable[[str], None]
 
 
+def say_nothing(_text: str) -> None:
+    """A notice nobody reads."""
+
+
 class Wanted(NamedTuple):
     """Which lines a reader wants, and who is told what they should know about them."""
 

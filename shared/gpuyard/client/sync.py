@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, cast
 from gpuyard.bus.port import Bus
 from gpuyard.client.aio import AsyncClient, JobRef, Jobs, Nodes
 from gpuyard.client.nodes import SAMPLE_WAIT_S
+from gpuyard.client.output import Notice, say_nothing
 from gpuyard.client.records import Event
 from gpuyard.contracts.job import Job, JobSpec
 from gpuyard.contracts.log import LogLine
@@ -86,9 +87,10 @@ class Client:
         attempt: int | None = None,
         ranks: Collection[int] | None = None,
         tail: int | None = None,
+        notice: Notice = say_nothing,
     ) -> Iterator[LogLine]:
-        """What a job prints, in the order of each rank."""
-        return self._iterate(self._client.logs(ref, follow=follow, attempt=attempt, ranks=ranks, tail=tail))
+        """What a job prints, in the order of each rank. `notice` is called in the client's own thread."""
+        return self._iterate(self._client.logs(ref, follow=follow, attempt=attempt, ranks=ranks, tail=tail, notice=notice))
 
     def events(self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False) -> Iterator[Event]:
         """What happened, in order: to one job, or to all."""
