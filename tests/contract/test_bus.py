@@ -545,3 +545,10 @@ async def test_objects(bus: Bus) -> None:
     assert await bus.get_object("uploads", "dir/../ü x") == b""
     assert await bus.get_object("uploads", "other") is None
     assert await bus.get_object("no-such-bucket", "dir.tar") is None
+
+
+async def test_objects_are_known_to_be_there(bus: Bus) -> None:
+    assert not await bus.has_object("uploads", "shipped.tar")
+    await bus.put_object("uploads", "shipped.tar", b"")
+    assert await bus.has_object("uploads", "shipped.tar")
+    assert not await bus.has_object("uploads", "never-shipped.tar")

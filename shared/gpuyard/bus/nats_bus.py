@@ -227,6 +227,9 @@ class NatsBus:
     async def get_object(self, bucket: str, name: str) -> bytes | None:
         return await self._objects.get(bucket, name)
 
+    async def has_object(self, bucket: str, name: str) -> bool:
+        return await self._objects.has(bucket, name)
+
 
 @asynccontextmanager
 async def _flowing(source: NatsReader | NatsWork) -> AsyncIterator[None]:

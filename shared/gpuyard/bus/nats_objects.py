@@ -66,10 +66,13 @@ class NatsObjects:
         if before:
             await self._streams.trim(stream, subject=_chunks(bucket, before["nuid"]))
 
+    async def has(self, bucket: str, name: str) -> bool:
+        return await self._description(bucket, name) is not None
+
     async def get(self, bucket: str, name: str) -> bytes | None:
         for _ in range(2):
             description = await self._description(bucket, name)
-            if description is None or description.get("deleted"):
+            if description is None:
                 return None
             data = await self._fetch(bucket, description)
             if data is not None:
@@ -95,7 +98,8 @@ class NatsObjects:
             newest = await self._jetstream.last(_stream(bucket).name, _place(bucket, name))
         except NoStream:
             return None
-        return json.loads(newest.payload) if newest else None
+        description: dict[str, Any] | None = json.loads(newest.payload) if newest else None
+        return None if description is None or description.get("deleted") else description
 
     async def _create(self, stream: Stream) -> None:
         if stream.name not in self._created:
