@@ -81,6 +81,11 @@ class StandInYard:
     async def down(self) -> int | None:
         return await stop(self.root)
 
+    def freeze(self, *names: str) -> None:
+        """SIGSTOP: connections stay open, nothing answers."""
+        for name in names:
+            os.kill(self.file.services[name].pid, signal.SIGSTOP)
+
     def kill(self) -> None:
         """End everything that may be left."""
         holder = locate.lock_holder(self.root)

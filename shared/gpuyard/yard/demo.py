@@ -56,6 +56,7 @@ async def demonstrate(say: Say) -> None:
         accuracy = judged(output, layout)
         say(f"\nTest accuracy {accuracy}, as promised at least {LEAST_ACCURACY}.")
         await _show_what_was_kept(layout, output, say)
+    say(f"Look again: gpuyard up --detach --dir {FOLDER} && gpuyard logs --dir {FOLDER} digits")
 
 
 def check_example_packages() -> None:
@@ -107,8 +108,6 @@ async def _fresh_yard(layout: Layout, say: Say) -> AsyncIterator[None]:
     finally:
         say(f"\n$ gpuyard down --stop-jobs --dir {FOLDER}")
         await _end(layout)
-        say("Stopped. Everything is kept; look again with:")
-        say(f"  gpuyard up --detach --dir {FOLDER} && gpuyard logs --dir {FOLDER} digits")
 
 
 def _let_signals_interrupt() -> None:

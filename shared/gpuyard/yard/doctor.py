@@ -69,7 +69,7 @@ async def _clock(bus: Bus) -> Check:
     middle_s = (asked_at_s + time.time()) / 2
     text = json.loads(answer.payload).get("ts")
     if text is None:
-        return warn("clock", "the server does not tell its time", "Use nats-server 2.11 or newer.")
+        return warn("clock", "can't be compared yet: nothing is stored", "Wait until a scheduler is ready.")
     return judge_clock(middle_s - datetime.datetime.fromisoformat(text).timestamp())
 
 
