@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gpuyard.cli.failures import INTERRUPTED, TIMED_OUT
+from gpuyard.contracts.render import errors_page
+
 ROOT = Path(__file__).parents[2]
 GENERATE = ROOT / "docs" / "generate.py"
 
@@ -29,3 +32,9 @@ def test_staleness_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "left-over.md").touch()
     assert stale(tmp_path) == ["errors.md", "left-over.md", "messages.md"]
     assert stale(tmp_path / "missing") == sorted(renderers)
+
+
+def test_exit_codes_are_those_of_the_command_line() -> None:
+    page = errors_page()
+
+    assert f"{TIMED_OUT} the wait timed out, {INTERRUPTED} interrupted" in page
