@@ -35,8 +35,8 @@ async def _run(yard: Path) -> float:
 async def _all_ended(client: AsyncClient, waiting: set[str]) -> None:
     """Follow all events from the beginning until each of these jobs has succeeded."""
     async for event in client.events(follow=True):
-        if event.job in waiting and event.job.state.is_final:
-            assert event.job.state is JobState.SUCCEEDED, event.job
+        if event.job in waiting and event.state.is_final:
+            assert event.state is JobState.SUCCEEDED, event
             waiting.discard(event.job)
         if not waiting:
             return

@@ -57,8 +57,8 @@ class SchedulerService:
             STATE_STREAM,
             LEADER(),
             TERM(),
-            self._owner,
-            context.clock,
+            owner=self._owner,
+            clock=context.clock,
             ttl_s=self._config.lease_s,
         )
         context.health.not_ready("standing by")
