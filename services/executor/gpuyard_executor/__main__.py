@@ -1,0 +1,5 @@
+import sys
+
+from gpuyard_executor.main import main
+
+sys.exit(main())

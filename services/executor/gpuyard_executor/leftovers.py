@@ -1,0 +1,59 @@
+"""Processes of a rank whose supervisor was killed.
+
+The rank's first process died with it. What that one had started is known by its session, or by a mark in its
+environment, which every descendant inherits; neither is fooled by a process id that is used again.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from gpuyard_executor.rank_directory import RankDirectory
+from gpuyard_executor.supervisor.processes import all_pids, start_ticks, stat_of
+
+MARK = "GPUYARD_RANK_DIR"
+_ROUND_S = 0.02
+
+
+async def kill_leftovers(directory: RankDirectory) -> None:
+    """Kill until nothing is left, however long that takes."""
+    while True:
+        if not await asyncio.to_thread(_kill_once, directory):
+            return
+        await asyncio.sleep(_ROUND_S)
+
+
+def _kill_once(directory: RankDirectory) -> bool:
+    found = find_leftovers(directory)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(found)
+
+
+def find_leftovers(directory: RankDirectory) -> list[int]:
+    """Living processes of the rank."""
+    mark = b"\0" + f"{MARK}={directory.path}".encode(errors="surrogateescape") + b"\0"
+    session = _own_session(directory)
+    return [pid for pid in all_pids() if _is_of(pid, session, mark)]
+
+
+def _own_session(directory: RankDirectory) -> int | None:
+    """The rank's session; None if its number belongs to somebody else by now."""
+    pid, ticks = directory.started() or (0, 0)
+    now_ticks = start_ticks(pid) if pid else None
+    return pid if pid and now_ticks in (None, ticks) else None
+
+
+def _is_of(pid: int, session: int | None, mark: bytes) -> bool:
+    stat = stat_of(pid)
+    if stat is None or stat[0] in "ZX":
+        return False
+    if session is not None and int(stat[3]) == session:
+        return True
+    try:
+        return mark in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,66 @@
+"""Start an executor: `python -m gpuyard_executor --config FILE`."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from gpuyard.contracts.fact import ExecutorInfo
+from gpuyard.runtime.config import environment
+from gpuyard.runtime.launch import launch
+from gpuyard.runtime.service import Context, Service
+from gpuyard_executor.config import ExecutorConfig
+from gpuyard_executor.core.environment import inherited
+from gpuyard_executor.node import Node, NodePlace
+from gpuyard_executor.ports import Ports
+from gpuyard_executor.process_engine import ProcessEngine
+from gpuyard_executor.rank_directory import Limits
+from gpuyard_executor.service import ExecutorService
+from gpuyard_executor.spawner_handle import SpawnerHandle
+
+
+class ProcessExecutor:
+    """The executor with the process engine: one spawner for all nodes."""
+
+    def __init__(self, config: ExecutorConfig, context: Context) -> None:
+        self._config = config
+        self._context = context
+
+    async def run(self) -> None:
+        config, context = self._config, self._context
+        ports = Ports(config.first_port, config.last_port)
+        base_env = inherited(environment())
+        async with AsyncExitStack() as stack:
+            spawner = SpawnerHandle()
+            stack.callback(spawner.close)
+            spawner.start()
+            nodes = []
+            for name, home in self._homes().items():
+                limits = Limits(unshipped_bytes=config.unshipped_bytes)
+                engine = await stack.enter_async_context(ProcessEngine(home, spawner, limits))
+                place = NodePlace(name, home, config.address, config.keep_workdirs)
+                nodes.append(Node(place, context, engine, ports, base_env))
+            await ExecutorService(context, nodes, self._info).run()
+
+    def _homes(self) -> dict[str, Path]:
+        return {name: Path(self._config.dir).absolute() / name for name in self._config.nodes}
+
+    def _info(self, node: str) -> ExecutorInfo:
+        return ExecutorInfo(
+            node, self._context.clock.now(), self._config.runtime, self._config.address, _version()
+        )
+
+
+def _version() -> str:
+    try:
+        return version("gpuyard")
+    except PackageNotFoundError:
+        return ""
+
+
+def build(config: ExecutorConfig, context: Context) -> Service:
+    return ProcessExecutor(config, context)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch("executor", ExecutorConfig, build, argv)

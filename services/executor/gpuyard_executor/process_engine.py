@@ -1,0 +1,157 @@
+"""Runs ranks as plain processes, each under a supervisor that outlives the executor.
+
+The calls here touch small local files without leaving the event loop: they cost tens of microseconds, a hop
+to a thread and back costs more.
+"""
+
+import asyncio
+import fcntl
+import os
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+
+from gpuyard.contracts.errors import Conflict
+from gpuyard_executor.core.rank import RankKey, RankPlan, RankStatus, parse_rank_key
+from gpuyard_executor.engine import OutputChunk
+from gpuyard_executor.leftovers import MARK
+from gpuyard_executor.rank_directory import Limits, RankDirectory
+from gpuyard_executor.spawner_handle import SpawnerHandle
+from gpuyard_executor.spool_reader import SpoolReader
+from gpuyard_executor.supervised_rank import SupervisedRank
+from gpuyard_executor.supervisor.spool import segment_name, segment_starts
+
+
+class ProcessEngine:
+    """Ranks below one directory. Use as `async with`; leaving disconnects and stops nothing."""
+
+    def __init__(self, directory: Path, spawner: SpawnerHandle, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self._home = directory.absolute()
+        self._spawner = spawner
+        self._limits = limits
+        self._ranks: dict[RankKey, SupervisedRank] = {}
+        self._changes: asyncio.Queue[RankStatus] = asyncio.Queue()
+        self._following: set[asyncio.Task[None]] = set()
+        self._guard = -1
+
+    async def __aenter__(self) -> "ProcessEngine":
+        (self._home / "ranks").mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._guard = os.open(self._home / "executor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._guard)
+            raise Conflict(
+                f"another executor works in {self._home}", "Stop it, or choose another `dir` for this one."
+            ) from None
+        await self._adopt()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+        for rank in self._ranks.values():
+            rank.disconnect()
+        os.close(self._guard)
+
+    async def list(self) -> Sequence[RankStatus]:
+        while not self._changes.empty():
+            self._changes.get_nowait()
+        return [rank.status for rank in self._ranks.values()]
+
+    async def changes(self) -> AsyncIterator[RankStatus]:
+        while True:
+            yield await self._changes.get()
+
+    async def prepare(self, plan: RankPlan) -> None:
+        if plan.key in self._ranks:
+            return
+        rank = self._ranks[plan.key] = self._new_rank(plan.key)
+        try:
+            self._set_up(rank, plan)
+        except OSError as error:
+            rank.fail(f"it could not be prepared: {error.strerror or error}")
+        else:
+            self._follow(rank)
+
+    def _set_up(self, rank: SupervisedRank, plan: RankPlan) -> None:
+        rank.directory.create(plan, self._limits)
+        with rank.directory.opened() as directory:
+            lock = rank.directory.lock(directory)
+            assert lock is not None, f"{plan.key} is new and yet supervised"
+            try:
+                with rank.directory.listen(directory) as listener:
+                    self._spawner.spawn(directory, lock, listener.fileno())
+            finally:
+                os.close(lock)
+
+    async def start(self, key: RankKey, env: Mapping[str, str]) -> None:
+        rank = self._ranks[key]
+        await rank.tell({"do": "start", "env": {**env, MARK: str(rank.directory.path)}})
+
+    async def stop(self, key: RankKey, grace_s: float) -> None:
+        if rank := self._ranks.get(key):
+            await rank.tell({"do": "stop", "grace_s": grace_s})
+
+    async def output(self, key: RankKey, offset: int = 0) -> AsyncGenerator[Sequence[OutputChunk], None]:
+        rank = self._ranks[key]
+        reader = SpoolReader(rank.directory.path, offset)
+        try:
+            while True:
+                is_complete = rank.has_exited  # asked before reading: after that nothing more is written
+                chunks = reader.read()
+                if chunks:
+                    yield chunks
+                elif is_complete:
+                    return
+                else:
+                    await rank.output_after(reader.offset)
+        finally:
+            reader.close()
+
+    async def remove(self, key: RankKey, *, output_before: int | None = None) -> None:
+        rank = self._ranks.get(key)
+        if rank is None:
+            return
+        if output_before is not None:
+            _delete_segments(rank.directory.path, output_before)
+            return
+        assert rank.has_exited, f"{key} still runs"
+        del self._ranks[key]
+        await asyncio.to_thread(shutil.rmtree, rank.directory.path, ignore_errors=True)
+
+    async def _adopt(self) -> None:
+        """Find the ranks of an executor before this one. What never ran is forgotten, to be prepared anew."""
+        for path in sorted((self._home / "ranks").iterdir()):
+            key = parse_rank_key(path.name)
+            if key is None:
+                continue
+            rank = self._new_rank(key)
+            directory = rank.directory
+            if directory.end() is None and directory.started() is None and not directory.is_supervised():
+                await asyncio.to_thread(shutil.rmtree, path)
+                continue
+            self._ranks[key] = rank
+            rank.recall()
+            self._follow(rank)
+
+    def _new_rank(self, key: RankKey) -> SupervisedRank:
+        path = self._home / "ranks" / str(key)
+        return SupervisedRank(key, RankDirectory(path), self._changes.put_nowait)
+
+    def _follow(self, rank: SupervisedRank) -> None:
+        task = asyncio.create_task(rank.follow())
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+
+def _delete_segments(directory: Path, before: int) -> None:
+    starts = segment_starts(str(directory))
+    for start, next_start in pairwise(starts):
+        if next_start <= before:
+            (directory / segment_name(start)).unlink()

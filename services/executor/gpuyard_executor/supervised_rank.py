@@ -1,0 +1,147 @@
+"""One rank as its supervisor tells it: the connection, the state, the signal that there is output."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpuyard.contracts.fact import RankState
+from gpuyard.contracts.job import ExitCause
+from gpuyard_executor.core.rank import RankEnd, RankKey, RankStatus
+from gpuyard_executor.core.states import step
+from gpuyard_executor.leftovers import kill_leftovers
+from gpuyard_executor.rank_directory import RankDirectory, boot_id
+
+_RETRY_S = 0.01
+
+
+class SupervisedRank(asyncio.Protocol):
+    """Follows one rank from its preparation, or from being found again, to its end."""
+
+    def __init__(self, key: RankKey, directory: RankDirectory, changed: Callable[[RankStatus], None]) -> None:
+        self.directory = directory
+        self.status = RankStatus(key, RankState.PREPARING)
+        self._changed = changed
+        self._spooled = asyncio.Event()
+        self._connected = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._transport: asyncio.Transport | None = None
+        self._partial = b""
+
+    # -- the life of the connection ------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Stay connected until the rank has exited; find out how it ended if nobody tells."""
+        while not self._read_end():
+            try:
+                await self._connect()
+            except OSError:
+                if not self.directory.is_supervised():
+                    await self._conclude()
+                    return
+                await asyncio.sleep(_RETRY_S)  # it is about to come, or about to go
+                continue
+            await self._lost.wait()
+
+    async def _connect(self) -> None:
+        self._lost.clear()
+        connection = self.directory.connect()
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=connection)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._partial = b""
+        self._connected.set()
+        self._spooled.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._connected.clear()
+        self._lost.set()
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+
+    def _hear(self, message: Mapping[str, Any]) -> None:
+        if "output" in message:
+            self._spooled.set()
+        elif message["state"] == RankState.EXITED:
+            self._read_end()
+        else:
+            state = RankState(message["state"])
+            self._enter(replace(self.status, state=state, started_at_s=message["started_at_s"]))
+
+    def disconnect(self) -> None:
+        if self._transport:
+            self._transport.abort()
+
+    # -- what it is told -----------------------------------------------------------------------------------
+
+    async def tell(self, message: Mapping[str, Any]) -> None:
+        """Send to the supervisor as soon as it is connected; a rank that has exited needs no word."""
+        while not self.has_exited:
+            if self._transport:
+                self._transport.write(json.dumps(message).encode() + b"\n")
+                return
+            await self._connected.wait()
+
+    async def output_after(self, offset: int) -> None:
+        """Wait until there may be output beyond a position. May return early."""
+        self._spooled.clear()
+        if self._transport:
+            self._transport.write(json.dumps({"do": "wait", "offset": offset}).encode() + b"\n")
+        if not self.has_exited:
+            await self._spooled.wait()
+
+    # -- where it stands -----------------------------------------------------------------------------------
+
+    @property
+    def has_exited(self) -> bool:
+        return self.status.state is RankState.EXITED
+
+    def recall(self) -> None:
+        """Learn from the directory alone where a supervised rank stands."""
+        started_at_s = self.directory.started_at_s()
+        state = RankState.READY if started_at_s is None else RankState.RUNNING
+        self.status = replace(self.status, state=state, started_at_s=started_at_s)
+
+    def _read_end(self) -> bool:
+        if not self.has_exited and (found := self.directory.end()):
+            file, end = found
+            self._exit(end, file.started_at_s)
+        return self.has_exited
+
+    async def _conclude(self) -> None:
+        """Its supervisor is gone without a word. Nothing may be left of a rank that counts as exited."""
+        if self._read_end():
+            return
+        if self.directory.started() is None:
+            self.fail("its supervisor ended before the start")
+            return
+        plan = self.directory.plan()
+        rebooted = plan is not None and plan.boot != boot_id()
+        if not rebooted:
+            await kill_leftovers(self.directory)
+        self.directory.write_lost(ExitCause.NODE_LOST if rebooted else ExitCause.UNKNOWN, time.time())
+        self._read_end()
+
+    def fail(self, message: str) -> None:
+        """It never got to run, through no fault of the program."""
+        self._exit(RankEnd(None, time.time(), cause=ExitCause.LAUNCH, message=message), None)
+
+    def _exit(self, end: RankEnd, started_at_s: float | None) -> None:
+        self._enter(replace(self.status, state=RankState.EXITED, started_at_s=started_at_s, end=end))
+        self._connected.set()
+        self._spooled.set()
+
+    def _enter(self, status: RankStatus) -> None:
+        if status == self.status or self.has_exited:
+            return
+        step(self.status.state, status.state)
+        self.status = status
+        self._changed(status)

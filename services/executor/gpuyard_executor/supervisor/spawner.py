@@ -1,0 +1,56 @@
+"""The spawner: a small process that forks supervisors for an executor and ends with it. They live on."""
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+from gpuyard_executor.supervisor.launch import adopt_orphans, set_name
+from gpuyard_executor.supervisor.supervisor import Supervisor
+
+
+def spawn(requests: socket.socket) -> None:
+    """Fork a supervisor for each request (three descriptors) until the executor is gone."""
+    set_name(b"gpuyard-spawner")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects supervisors that ended
+    os.get_exec_path({})  # imports here what every fork would have to import for itself
+    gc.freeze()
+    while True:
+        data, fds, _, _ = socket.recv_fds(requests, 16, 3)
+        if not data:
+            return
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        with contextlib.suppress(OSError):  # no process to be had: the executor sees its connection end
+            if os.fork() == 0:
+                requests.close()
+                supervise(*fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def supervise(directory: int, lock: int, listener: int) -> NoReturn:
+    """Be the supervisor of the rank in this directory. Holding `lock` open holds it locked."""
+    try:
+        os.setsid()
+        os.fchdir(directory)
+        os.close(directory)
+        set_name(b"gpuyard-rank")
+        adopt_orphans()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with open("plan", "rb") as file:  # noqa: PTH123 - no pathlib here
+            plan = json.load(file)
+        Supervisor(socket.socket(fileno=listener), plan).run()
+    except BaseException as error:  # noqa: BLE001 - last words, else nobody would ever learn why
+        with contextlib.suppress(OSError), open("trouble", "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(f"{error!r} in line {error.__traceback__ and error.__traceback__.tb_lineno}")
+        os._exit(1)
+    os._exit(0)
+
+
+def main() -> None:
+    spawn(socket.socket(fileno=int(sys.argv[-1])))
