@@ -1,8 +1,8 @@
 """A job's lines from the first to the newest: history from the logger, then live from the stream.
 
-The logger trims the stream only behind what it has stored, so every line is in at least one of the two. A jump
-in a rank's numbers means that the lines between are to be had from the logger; the rank waits for them, the
-others go on.
+The logger trims the stream only behind what it has stored, so every line is in at least one of the two. A
+jump in a rank's numbers means that the lines between are to be had from the logger; the rank waits for them,
+the others go on.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from typing import Any
 
-from gpuyard.bus.port import Bus, From, Message, Reader
+from gpuyard.bus.port import Bus, Message, Reader
 from gpuyard.client.join import Join
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Conflict, Failure, InvalidSpec, Unavailable, error_from
 from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery
 from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
 
-ANSWER_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 5.0
 PATIENCE_TRIES = 6
 
 Notice = Callable[[str], None]
@@ -75,13 +75,13 @@ class _Follower:
         """No logger answered lately."""
         self._has_gap = False
         """A rank waits for lines from the logger."""
-        self._stream_start: From | int = From.FIRST
+        self._stream_start = 1
 
     async def groups(self) -> Groups:
         """Lines that were at hand together."""
         while True:
             self._has_gap = False
-            self._stream_start = From.FIRST
+            self._stream_start = 1
             async with aclosing(self._history()) as groups:
                 async for group in groups:
                     yield group
@@ -120,7 +120,11 @@ class _Follower:
                 await _pause(tries)
 
     async def _stream(self) -> Groups:
-        """Lines from the stream, until there is nothing to wait for or the logger can give missing ones."""
+        """Lines from the stream, until there is nothing to wait for or the logger can give missing ones.
+
+        Lines that were trimmed before they were read here were stored, and the logger has come past the
+        place where this reading began: then history is asked again, and reading goes on behind it.
+        """
         missing = self._when_stored(0) if self._is_alone else None
         try:
             async with self._bus.read(LOGS_STREAM, *self._subjects(), start=self._stream_start) as reader:
@@ -131,7 +135,7 @@ class _Follower:
                     lines = self._take(message)
                     if lines is None:
                         self._has_gap = True
-                        missing = missing or self._when_stored(message.seq)
+                        missing = missing or self._when_stored(self._stream_start)
                     elif lines:
                         yield lines
         except (Unavailable, Conflict):

@@ -82,6 +82,7 @@ class Join:
 
     def begin_at(self, batch: LogBatch) -> None:
         """Without a logger to tell where the tail begins, a rank begins where the stream shows it first."""
+        self.attempt = self.attempt or batch.attempt
         if self._tail is not None and self._wants(batch):
             self._next.setdefault(batch.rank, batch.first_seq)
 

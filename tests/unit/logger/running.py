@@ -1,0 +1,90 @@
+"""A logger on a bus in memory, and questions to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+
+from gpuyard.bus.memory import MemoryBus
+from gpuyard.bus.port import Bus
+from gpuyard.contracts.codec import decode, encode
+from gpuyard.contracts.errors import Failure, Unavailable
+from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
+from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM, REJECTS_STREAM
+from gpuyard.runtime.clock import Clock, SystemClock
+from gpuyard.runtime.health import Health
+from gpuyard.runtime.service import Context
+from gpuyard.telemetry.metrics import Metrics
+from gpuyard_logger.config import LoggerConfig
+from gpuyard_logger.service import LoggerService
+from gpuyard_logger.store import Store
+
+LIMIT_S = 60.0
+
+
+def context_on(bus: Bus, clock: Clock | None = None) -> Context:
+    return Context("logger", bus, clock or SystemClock(), Health(), Metrics(), structlog.get_logger())
+
+
+@asynccontextmanager
+async def running(
+    bus: Bus, store: Store, clock: Clock | None = None, **settings: float
+) -> AsyncIterator[Context]:
+    """A logger that serves; stopped at the end."""
+    context = context_on(bus, clock)
+    config = LoggerConfig(dir="unused", **settings)  # type: ignore[arg-type]
+    task = asyncio.create_task(LoggerService(config, context, store).run())
+    try:
+        await until(lambda: context.health.is_ready, task)
+        yield context
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], bool], running: asyncio.Task[None] | None = None) -> None:
+    """Wait until it holds, or what makes it hold has died."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            if running and running.done():
+                running.result()
+            await asyncio.sleep(0.001)
+
+
+async def new_bus() -> MemoryBus:
+    bus = MemoryBus()
+    await bus.ensure((LOGS_STREAM, REJECTS_STREAM))
+    return bus
+
+
+def subject_of(batch: LogBatch) -> str:
+    return LOG(job=batch.job, attempt=batch.attempt, rank=batch.rank)
+
+
+async def write(bus: Bus, batches: Iterable[LogBatch], headers: dict[str, str] | None = None) -> int:
+    """Append as an executor does; the last sequence."""
+    seq = 0
+    for batch in batches:
+        seq = (await bus.append(subject_of(batch), encode(batch), headers=headers)).seq
+    return seq
+
+
+async def ask(bus: Bus, query: LogQuery | bytes) -> LogPage | Failure:
+    payload = query if isinstance(query, bytes) else encode(query)
+    answer = await bus.request(LOG_QUERY(), payload, timeout_s=LIMIT_S)
+    page: LogPage | Failure = decode(answer.payload, LogPage | Failure)
+    return page
+
+
+async def stored_through(bus: Bus, seq: int, query: LogQuery) -> LogPage:
+    """The answer of a logger that has stored the stream up to `seq`."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            with suppress(Unavailable):
+                page = await ask(bus, query)
+                assert isinstance(page, LogPage), page
+                if page.through_seq >= seq:
+                    return page
+            await asyncio.sleep(0.001)
