@@ -389,6 +389,28 @@ async def test_a_reader_begins_with_a_snapshot_and_stays_current(bus: Bus, make_
         assert payloads(await take(reader, 2)) == [b"a3", b"a4"]
 
 
+async def test_a_snapshot_may_be_of_the_whole_stream(bus: Bus, make_stream: MakeStream) -> None:
+    stream = make_stream(per_subject=100)
+    await bus.ensure([stream])
+    for key, payload in (("a", b"a1"), ("b", b"b1"), ("a", b"a2")):
+        await bus.append(f"{root(stream)}.{key}", payload)
+    async with bus.read(stream, start=From.LAST_PER_SUBJECT) as reader:
+        assert payloads(await take(reader, 2)) == [b"b1", b"a2"]
+
+
+async def test_what_a_leaving_worker_did_not_take_is_free_for_the_next(
+    bus: Bus, make_stream: MakeStream
+) -> None:
+    stream = make_stream(kind="work")
+    await bus.ensure([stream])
+    await fill(bus, f"{root(stream)}.a", 10)
+    async with bus.work(stream, "crew", ack_wait_s=600) as work:
+        await (await one(work)).ack()
+    async with bus.work(stream, "crew", ack_wait_s=600) as work:
+        rest = await take(work, 9)
+    assert sorted(int(delivery.message.payload) for delivery in rest) == list(range(1, 10))
+
+
 async def test_a_reader_of_several_subjects_sees_one_order(bus: Bus, make_stream: MakeStream) -> None:
     stream = make_stream()
     await bus.ensure([stream])

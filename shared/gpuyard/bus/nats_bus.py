@@ -6,7 +6,7 @@ open goes on by itself when the connection breaks; every call has a deadline.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from gpuyard.bus.jetstream import (
     ASK_TIMEOUT_S,
@@ -70,8 +70,7 @@ async def connect(
         await connection.finish()
     finally:
         keeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeper
+        await asyncio.wait((keeper,))
         connection.abort()
 
 
@@ -240,4 +239,5 @@ async def _flowing(source: NatsReader | NatsWork) -> AsyncIterator[None]:
         yield
     finally:
         keeper.cancel()
+        await asyncio.wait((keeper,))
         await source.close()

@@ -17,7 +17,7 @@ from gpuyard.bus.wire import parse_headers, publish_command
 from gpuyard.contracts.errors import Conflict, GpuyardError, Unavailable
 
 _EXPIRES_NS = 30_000_000_000
-_HEARTBEAT_S = 5.0
+_HEARTBEAT_S = 2.0
 _SILENCE_S = 2.5 * _HEARTBEAT_S
 _STOP_S = 1.0
 _PENDING = "Nats-Pending-Messages"
@@ -116,7 +116,7 @@ class Pull:
         try:
             while self.error is None:
                 await self._until_broken()
-                self._unbind()
+                self.unbind()
                 await self._rebind()
         finally:
             self._connection.on_loss.discard(self.break_off)
@@ -127,7 +127,7 @@ class Pull:
         if self._link is not None and not self._link.lost.is_set():
             self._link.mute(self._sid)
             await self._link.roundtrip(_STOP_S)
-        self._unbind()
+        self.unbind()
 
     async def arrival(self) -> None:
         """Wait until something may have arrived.
@@ -156,7 +156,8 @@ class Pull:
         """Let the flow begin anew."""
         self._broken.set()
 
-    def _unbind(self) -> None:
+    def unbind(self) -> None:
+        """End the flow at once."""
         if self._link is not None:
             self._link.unlisten(self._sid)
         self._link = None

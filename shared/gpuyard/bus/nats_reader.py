@@ -101,6 +101,7 @@ class NatsReader:
 
     async def close(self) -> None:
         """Leave nothing on the server."""
+        self.pull.unbind()
         await self._forget_consumer()
 
     def _begin(self, info: dict[str, Any], pending: int) -> None:
@@ -135,7 +136,7 @@ class NatsReader:
 
     def _place(self, last_seq: int) -> dict[str, Any]:
         if self._next_seq is None and self._start == From.LAST_PER_SUBJECT:
-            return {"deliver_policy": "last_per_subject"}
+            return {"deliver_policy": "last_per_subject", "filter_subjects": [">"]}
         if self._next_seq is None:
             self._next_seq = last_seq + 1 if self._start == From.NEW else 1
         return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, self._next_seq)}
