@@ -92,6 +92,7 @@ class Yard:
         self._watched = [Watched(program, self._on_change) for program in programs]
         self._started_at_s = time.time()
         self._is_ready = False
+        self._is_detached = options.ready_fd is not None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -175,7 +176,8 @@ class Yard:
             lines.append(f"  {watched.name:<12} pid {watched.pid:<8} {where}{version}")
         flag = locate.dir_flag(self._layout.root)
         lines += [f"  nodes        {describe(self._options.nodes)}", f"  logs         {self._layout.logs}"]
-        return "\n".join([*lines, f"Stop it with Ctrl-C here, or `gpuyard down{flag}` anywhere."])
+        here = "" if self._is_detached else "Ctrl-C here, or "
+        return "\n".join([*lines, f"Stop it with {here}`gpuyard down{flag}`."])
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:

@@ -1,6 +1,8 @@
+import ctypes
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,12 @@ from gpuyard.yard.machine import (
     disk,
     docker,
     examine_machine,
+    gpu_count,
     judge_disk,
     judge_nvml,
     kernel,
     nats_server,
+    nvidia,
     open_files,
 )
 
@@ -92,6 +96,43 @@ def _answer_one(engine: socket.socket, answer: bytes) -> None:
     with connection:
         connection.recv(4096)
         connection.sendall(answer)
+
+
+class _Nvml:
+    """Stands in for libnvidia-ml.so.1."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def nvmlInit_v2(self) -> int:
+        return self._code
+
+    def nvmlSystemGetDriverVersion(self, text: ctypes.Array[ctypes.c_char], size: int) -> int:
+        text.value = b"580.1"[:size]
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, count: Any) -> int:
+        count._obj.value = 8
+        return 0
+
+    def nvmlShutdown(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("code", "status", "count"), [(0, Status.OK, 8), (9, Status.FAIL, 0)])
+def test_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch, code: int, status: Status, count: int) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: _Nvml(code))
+    assert nvidia().status is status
+    assert gpu_count() == count
+
+
+def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    assert nvidia().status is Status.WARN
+    assert gpu_count() == 0
 
 
 def test_nvml_that_fails_is_a_failure() -> None:
