@@ -1,5 +1,6 @@
 """A whole yard for tests: the real `gpuyard up`, nats-server and services on simulated nodes."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -40,9 +41,15 @@ class RealYard:
 
     async def kill_9(self, service: str) -> None:
         """Kill a service and wait until `up` has started another."""
-        pid = self.file.services[service].pid
+        pid = await self.pid_of(service)
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: self.file.services[service].pid != pid)
+        while await self.pid_of(service) == pid:
+            await asyncio.sleep(0.02)
+
+    async def pid_of(self, service: str) -> int:
+        """The service's process, once there is one."""
+        await until(lambda: service in self.file.services)
+        return self.file.services[service].pid
 
     def end(self) -> None:
         """End everything, and whatever ran in it."""

@@ -28,7 +28,7 @@ for first in range(0, LINES, 1000):
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("victim", ["monitor", "scheduler", "executor", "logger", "nats"])
+@pytest.mark.parametrize("victim", ["monitor", "scheduler", "executor", "logger", "nats-server"])
 async def test_killed_while_a_gang_runs(tmp_path: Path, victim: str) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
