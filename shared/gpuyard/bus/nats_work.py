@@ -47,7 +47,6 @@ class NatsWork:
         self._ack_wait_s = ack_wait_s
         self._max_pending = max_pending
         self._kept: deque[_Delivery] = deque()
-        self._closing = False
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
