@@ -1,4 +1,4 @@
-"""A yard in memory: a scheduler that answers as it is told to, and a logger that has stored nothing."""
+"""A yard of doubles: a scheduler that answers as it is told to, and a logger that has stored nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from msgspec import structs
 
 from gpuyard.bus.memory import MemoryBus
+from gpuyard.bus.port import Bus
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.hardware import Gpu, Inventory, Level, Link
@@ -55,8 +56,8 @@ INVENTORY_OF_NODE = Inventory(
 
 
 class FakeYard:
-    def __init__(self) -> None:
-        self.bus = MemoryBus()
+    def __init__(self, bus: Bus | None = None) -> None:
+        self.bus: Bus = bus or MemoryBus()
         self.jobs: dict[str, Job] = {}
         self.requests: list[Request] = []
         self.headers: list[dict[str, str]] = []
@@ -165,8 +166,8 @@ class FakeYard:
 
 
 @asynccontextmanager
-async def fake_yard() -> AsyncIterator[FakeYard]:
-    yard = FakeYard()
+async def fake_yard(bus: Bus | None = None) -> AsyncIterator[FakeYard]:
+    yard = FakeYard(bus)
     await yard.bus.ensure(STREAMS)
     serving = asyncio.create_task(yard.serve())
     try:
