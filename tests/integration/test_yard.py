@@ -80,6 +80,15 @@ async def test_a_taken_port_is_named(yard: StandInYard) -> None:
     assert "--port" in error.value.hint
 
 
+async def test_in_the_foreground_too(yard: StandInYard) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        up = await yard.spawn(port=port)
+        _, said = await up.communicate()
+    assert up.returncode == 6
+    assert said.decode().startswith(f"error: port {port} for nats-server can't be opened")
+
+
 async def test_a_directory_that_cannot_be_used(yard: StandInYard) -> None:
     yard.root.touch()
     with pytest.raises(Unavailable, match="can't be used"):

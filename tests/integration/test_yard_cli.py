@@ -1,6 +1,10 @@
 """The verbs up, down and doctor as a user types them."""
 
+import asyncio
 import json
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +68,22 @@ def test_errors_of_up_are_json_when_asked_for(capsys: pytest.CaptureFixture[str]
 def test_down_where_nothing_runs_is_fine(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["down", *arguments]) == 0
     assert "No yard runs in" in capsys.readouterr().err
+
+
+async def test_in_the_foreground_up_is_the_lean_process(tmp_path: Path) -> None:
+    yard = StandInYard(tmp_path)
+    up = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "gpuyard", "up", "--json", "--dir", str(yard.root)),
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | yard.environment,
+    )
+    assert up.stdout is not None
+    told = json.loads(await up.stdout.readline())
+    assert (told["pid"], told["dir"]) == (up.pid, str(yard.root))
+    assert set(told["services"]) == {"nats-server", *SERVICES}
+    up.send_signal(signal.SIGINT)
+    await up.communicate()
+    assert up.returncode == 0
 
 
 def test_down_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def up(
         start.become(options)
     ready = start.leave_behind(options)
     if as_json:
-        terminal.print_json(locate.load(Path(options.dir)))
+        terminal.print_json(ready.yard)
     else:
         terminal.narrate(ready.summary)
 
@@ -80,11 +80,8 @@ async def down(
     pid = await stop.stop(place)
     if as_json:
         terminal.print_json({"dir": str(place), "stopped": pid is not None, "cancelled": cancelled})
-    elif pid is None:
-        terminal.narrate(f"No yard runs in {place}.")
     else:
-        terminal.narrate(f"Stopped the yard in {place}.")
-        terminal.narrate("Jobs that were running keep running; the next `gpuyard up` there adopts them.")
+        _say_what_stopped(place, cancelled, is_stopped=pid is not None, stop_jobs=stop_jobs)
 
 
 async def doctor(*, yard_dir: YardDir = None, as_json: AsJson = False) -> int:
@@ -115,6 +112,17 @@ async def _cancel_jobs(place: Path) -> list[str]:
 
     async with session.client(str(place)) as client:
         return await stop.cancel_jobs(client)
+
+
+def _say_what_stopped(place: Path, cancelled: list[str], *, is_stopped: bool, stop_jobs: bool) -> None:
+    if not is_stopped:
+        terminal.narrate(f"No yard runs in {place}.")
+        return
+    terminal.narrate(f"Stopped the yard in {place}.")
+    if stop_jobs:
+        terminal.narrate(f"Cancelled before: {', '.join(cancelled) or 'nothing, no job was active'}.")
+    else:
+        terminal.narrate("Jobs that were running keep running; the next `gpuyard up` there adopts them.")
 
 
 def _yard_to_start(named: str | None) -> Path:

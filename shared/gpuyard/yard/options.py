@@ -14,6 +14,6 @@ class Options(Struct, frozen=True):
     nats_server: str = ""
     otlp_url: str = ""
     as_json: bool = False
-    """Whether errors are told as JSON."""
+    """Whether to tell in JSON what runs, or what went wrong."""
     ready_fd: int | None = None
     """Where to say that everything is ready, or why not: see `gpuyard.yard.outcome`."""

@@ -5,13 +5,23 @@ import os
 import msgspec
 from msgspec import Struct
 
+from gpuyard.client.locate import RunningService
 from gpuyard.contracts.errors import Failure, Fault, GpuyardError, error_from
+
+
+class RunningYard(Struct, frozen=True):
+    """A yard as `gpuyard up --json` shows it: without its token."""
+
+    dir: str
+    pid: int
+    address: str
+    services: dict[str, RunningService]
 
 
 class Ready(Struct, frozen=True, tag="ready", tag_field="type"):
     """Everything runs."""
 
-    pid: int
+    yard: RunningYard
     summary: str
 
 

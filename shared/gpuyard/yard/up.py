@@ -12,6 +12,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from gpuyard.client import locate
 from gpuyard.client.locate import RunningService, YardFile
 from gpuyard.yard import logfile
@@ -21,7 +23,7 @@ from gpuyard.yard.limits import raise_open_files
 from gpuyard.yard.nats_server import find_binary, nats_program, version_of
 from gpuyard.yard.nodes import describe
 from gpuyard.yard.options import Options
-from gpuyard.yard.outcome import Ready, tell
+from gpuyard.yard.outcome import Ready, RunningYard, tell
 from gpuyard.yard.probe import ask_service
 from gpuyard.yard.processes import Program, Watched
 from gpuyard.yard.settings import SERVICES, render_toml, service_settings
@@ -118,9 +120,7 @@ class Yard:
         await asyncio.gather(*(service.wait_ready(READY_TIMEOUT_S) for service in services))
         self._is_ready = True
         self._write_down()
-        summary = self._summary()
-        narrate(summary)
-        tell(self._options.ready_fd, Ready(os.getpid(), summary))
+        self._announce(Ready(self._view(), self._summary()))
 
     async def _end(self) -> None:
         for watched in self._watched:
@@ -150,13 +150,28 @@ class Yard:
                 self._write_down()
 
     def _write_down(self) -> None:
-        running = {
+        yard = YardFile(self._endpoints.url, os.getpid(), self._started_at_s, self._running())
+        locate.save(self._layout.root, yard)
+
+    def _running(self) -> dict[str, RunningService]:
+        return {
             watched.name: RunningService(watched.pid, watched.program.health_port)
             for watched in self._watched
             if watched.pid is not None
         }
-        yard = YardFile(self._endpoints.url, os.getpid(), self._started_at_s, running)
-        locate.save(self._layout.root, yard)
+
+    def _announce(self, ready: Ready) -> None:
+        if self._is_detached:
+            narrate(ready.summary)
+            tell(self._options.ready_fd, ready)
+        elif self._options.as_json:
+            print(msgspec.json.encode(ready.yard).decode(), flush=True)
+        else:
+            narrate(ready.summary)
+
+    def _view(self) -> RunningYard:
+        address = f"{HOST}:{self._endpoints.ports[NATS]}"
+        return RunningYard(str(self._layout.root), os.getpid(), address, self._running())
 
     async def _rotate_logs(self) -> None:
         logs = [self._layout.log("up"), *(watched.program.log for watched in self._watched)]

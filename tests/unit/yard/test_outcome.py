@@ -3,7 +3,9 @@ import os
 import pytest
 
 from gpuyard.contracts.errors import Conflict, Fault, GpuyardError
-from gpuyard.yard.outcome import Ready, hear, tell
+from gpuyard.yard.outcome import Ready, RunningYard, hear, tell
+
+READY = Ready(RunningYard("/y", 7, "127.0.0.1:1", {}), "all is well")
 
 
 def passed_on(outcome: Ready | GpuyardError) -> bytes:
@@ -14,8 +16,7 @@ def passed_on(outcome: Ready | GpuyardError) -> bytes:
 
 
 def test_ready_comes_through() -> None:
-    ready = Ready(7, "all is well")
-    assert hear(passed_on(ready), "log") == ready
+    assert hear(passed_on(READY), "log") == READY
 
 
 def test_an_error_is_raised_on_the_other_side() -> None:
@@ -32,7 +33,7 @@ def test_silence_is_a_fault() -> None:
 
 
 def test_nobody_need_listen() -> None:
-    tell(None, Ready(7, ""))
+    tell(None, READY)
     hearing, telling = os.pipe()
     os.close(hearing)
-    tell(telling, Ready(7, ""))
+    tell(telling, READY)
