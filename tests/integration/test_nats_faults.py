@@ -282,13 +282,42 @@ async def test_an_oversized_message_is_refused_and_the_connection_survives(bus: 
     assert link_of(bus) is link
 
 
-async def test_nobody_there(tmp_path: Path) -> None:
+async def test_a_subject_that_is_no_text_harms_nobody(bus: NatsBus) -> None:
+    link = link_of(bus)
+    async with bus.subscribe("room.>") as heard:
+        link.send(b"PUB room.\xff\xfe 0\r\n\r\n")
+        await bus.publish("room.a", b"")
+        assert "\ufffd" in (await soon(anext(heard))).subject
+        assert (await soon(anext(heard))).subject == "room.a"
+    assert link_of(bus) is link
+
+
+async def test_a_link_lost_as_soon_as_it_is_made_is_replaced(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Link.open
+    lost: list[Link] = []
+
+    async def open_and_lose(link: Link, servers: list[str], name: str) -> None:
+        await original(link, servers, name)
+        if not lost:
+            lost.append(link)
+            link.abort()
+
+    monkeypatch.setattr(Link, "open", open_and_lose)
+    link_of(bus).abort()
+    await soon(bus.append("log.a", b"0", timeout_s=WITHIN_S))
+    assert lost
+
+
+async def test_nobody_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server = NatsServer(tmp_path)
     with pytest.raises(Unavailable, match=str(server.port)) as caught:
         async with connect(server.url, "early", connect_timeout_s=0.5):
             pass
     assert "nats-server" in caught.value.hint
     assert server.token not in caught.value.message
+    assert not caplog.records, "the caller has the error; it is not said twice"
 
 
 async def test_a_frozen_server_is_nobody(server: NatsServer) -> None:

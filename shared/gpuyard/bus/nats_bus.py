@@ -62,7 +62,7 @@ async def connect(
         Unavailable: nobody answers at that address, or not to us.
 
     """
-    connection = Connection(url, name, inbox_prefix or f"_INBOX_{slug(name)}")
+    connection = Connection(url, name, inbox_prefix or f"_INBOX_{slug(name)}", patient=forever)
     keeper = asyncio.ensure_future(connection.keep())
     try:
         await connection.link(None if forever else asyncio.get_running_loop().time() + connect_timeout_s)

@@ -10,6 +10,7 @@ import itertools
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -31,12 +32,10 @@ _PING_INTERVAL_S = 5
 _PINGS_UNANSWERED = 2
 _SHORTEST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 5.0
-_CROWD = 64
+_CROWD_BYTES = 64 * 1024
 _CONGESTED_BYTES = 4 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
-# Its records carry tracebacks of what is handled here.
-logging.getLogger("nats").setLevel(logging.CRITICAL)
 
 
 class LinkLost(Exception):
@@ -54,6 +53,7 @@ class Link(Client):
         self._sinks: dict[int, Sink] = {}
         self._sids = itertools.count(1)
         self._out: list[bytes] = []
+        self._out_bytes = 0
 
     async def open(self, servers: list[str], name: str) -> None:
         try:
@@ -86,13 +86,14 @@ class Link(Client):
     @property
     def is_crowded(self) -> bool:
         """Whether much was handed over in this turn of the loop and waits for its end."""
-        return len(self._out) > _CROWD
+        return self._out_bytes > _CROWD_BYTES
 
     def send(self, command: bytes) -> None:
         """Hand a command over; it leaves with all others of this turn of the loop."""
         if not self._out:
             asyncio.get_running_loop().call_soon(self._write_out)
         self._out.append(command)
+        self._out_bytes += len(command)
 
     def listen(self, pattern: str, sink: Sink, group: str = "") -> int:
         sid = next(self._sids)
@@ -110,6 +111,8 @@ class Link(Client):
 
     async def roundtrip(self, timeout_s: float) -> None:
         """Wait until the server has dealt with everything sent before, but no longer than the timeout."""
+        if self.is_closed:
+            return
         self._write_out()
         pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._pongs.append(pong)
@@ -134,6 +137,7 @@ class Link(Client):
         if self._out and not self.is_closed:
             self._writer.writelines(self._out)
         self._out = []
+        self._out_bytes = 0
 
     def abort(self) -> None:
         """End at once, whatever the server does."""
@@ -183,7 +187,8 @@ class Link(Client):
         """The original queues for a task per subscription; a sink is called at once."""
         sink = self._sinks.get(sid)
         if sink is not None:
-            sink(subject.decode(), reply.decode(), data, headers or b"")
+            # Nobody checks that what others send is UTF-8.
+            sink(subject.decode(errors="replace"), reply.decode(errors="replace"), data, headers or b"")
 
 
 @dataclass(eq=False)
@@ -199,7 +204,7 @@ class Listening:
 class Connection:
     """Has a link, or is about to have one."""
 
-    def __init__(self, url: str, name: str, inbox_prefix: str) -> None:
+    def __init__(self, url: str, name: str, inbox_prefix: str, *, patient: bool = False) -> None:
         self.inbox = f"{inbox_prefix}.{uuid4().hex[:12]}"
         self.on_loss: set[Callable[[], None]] = set()
         self._servers = [server.strip() for server in url.split(",")]
@@ -207,6 +212,8 @@ class Connection:
         self._link: Link | None = None
         self._up = asyncio.Event()
         self._problem: Exception | None = None
+        self._tells = patient
+        """Whether failures go to the log; whoever waits only for a while gets them as an error."""
         self._listenings: dict[Listening, None] = {}
         self._tokens = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
@@ -238,6 +245,7 @@ class Connection:
                 failures = 0
                 self._adopt(link)
                 await link.lost.wait()
+                self._drop(link)
                 _log.warning("%s: lost the bus: %s", self._name, link.problem or "closed")
             await asyncio.sleep(_wait_s(failures))
 
@@ -310,16 +318,17 @@ class Connection:
     async def _free_link(self) -> Link:
         while True:
             await self._up.wait()
-            assert self._link is not None, "up without a link"
-            if not self._link.is_congested:
-                return self._link
-            try:
-                await self._link.drained()
-            except LinkLost:
+            link = self._link
+            if link is None:  # lost again before its waiters woke up
                 continue
+            if not link.is_congested:
+                return link
+            with suppress(LinkLost):
+                await link.drained()
 
     def _adopt(self, link: Link) -> None:
         self._link = link
+        self._tells = True
         self._problem = None
         for listening in self._listenings:
             listening.sid = link.listen(listening.pattern, listening.sink, listening.group)
@@ -338,7 +347,7 @@ class Connection:
 
     def _failed(self, error: Exception, failures: int) -> None:
         self._problem = error
-        if failures % 20 == 0:
+        if self._tells and failures % 20 == 0:
             _log.warning("%s: %s", self._name, self.unavailable().message)
 
     def _take_answer(self, subject: str, reply: str, payload: bytes, headers: bytes) -> None:
