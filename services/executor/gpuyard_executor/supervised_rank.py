@@ -105,7 +105,9 @@ class SupervisedRank(asyncio.Protocol):
         return self.status.state is RankState.EXITED
 
     def recall(self) -> None:
-        """Learn from the directory alone where a supervised rank stands."""
+        """Learn from the directory alone where the rank of an earlier executor stands."""
+        if self._read_end():
+            return
         started_at_s = self.directory.started_at_s()
         state = RankState.READY if started_at_s is None else RankState.RUNNING
         self.status = replace(self.status, state=state, started_at_s=started_at_s)

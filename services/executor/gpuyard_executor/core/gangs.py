@@ -106,19 +106,22 @@ class Gangs:
 
     def _refusal(self, order: Order, key: GangKey) -> str:
         """Why an order is not obeyed; empty if it is."""
-        newest = max((gang.attempt for gang in self._gangs if gang.job == key.job), default=0)
         known = self._gangs.get(key)
         if order.term < self._term:
             return f"term {order.term} is over, {self._term} reigns"
-        if key.attempt <= self._over.get(key.job, 0):
-            return f"attempt {key.attempt} is over"
-        if known is None and key.attempt < newest:
-            return f"attempt {newest} is newer"
-        if known is None and isinstance(order, Start):
-            return "it was never prepared here"
-        if known and isinstance(order, Prepare) and not known.order:
+        if known is None:
+            return self._refusal_of_new(order, key)
+        if isinstance(order, Prepare) and not known.order:
             return "it was stopped before it came"
         return ""
+
+    def _refusal_of_new(self, order: Order, key: GangKey) -> str:
+        newest = max((gang.attempt for gang in self._gangs if gang.job == key.job), default=0)
+        if key.attempt <= self._over.get(key.job, 0):
+            return f"attempt {key.attempt} is over"
+        if key.attempt < newest:
+            return f"attempt {newest} is newer"
+        return "it was never prepared here" if isinstance(order, Start) else ""
 
     def _begin(self, gang: Gang, now_s: float) -> None:
         """Get the ranks ready that no engine knows yet, or say why that can't be."""
