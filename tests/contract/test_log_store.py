@@ -5,15 +5,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuyard.contracts.log import LogBatch, LogQuery
 from gpuyard_logger.core.sequence import Position
 from gpuyard_logger.file_store import FileStore
 from gpuyard_logger.memory_store import MemoryStore
 from gpuyard_logger.store import RankId, Store, Stored, read_page
-from tests.unit.logger.batches import JOB, batch, faulty_writing, is_true_to_number, lines, raw, seqs
+from tests.unit.logger.batches import JOB, batch, faulty_writing, is_true_to_number, lines, patient, raw, seqs
 
 NewStore = Callable[[], Store]
 RANK_0 = RankId(JOB, 1, 0)
@@ -122,7 +123,7 @@ def test_nothing_to_append_is_nothing(store: Store) -> None:
     assert store.append([]) == Stored()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(patient, max_examples=60)
 @given(
     st.lists(faulty_writing(), min_size=1, max_size=3),
     st.randoms(use_true_random=False),
@@ -146,10 +147,7 @@ def test_every_line_once_whatever_the_rounds(
 
 def mixed(writings: list[list[LogBatch]], chance: Random) -> list[LogBatch]:
     """The writings of several ranks as a stream may hold them: each in its order, mixed with the others."""
-    left = [
-        [LogBatch(b.job, 1, rank, b.first_seq, b.next_seq, b.chunks, end=b.end) for b in reversed(written)]
-        for rank, written in enumerate(writings)
-    ]
+    left = [[replace(b, rank=rank) for b in reversed(written)] for rank, written in enumerate(writings)]
     out: list[LogBatch] = []
     while any(left):
         out.append(chance.choice([one for one in left if one]).pop())

@@ -28,7 +28,7 @@ class LogChunk(Struct, frozen=True, array_like=True):
 
     @property
     def line_count(self) -> int:
-        return self.data.count(b"\n") + (not self.data.endswith(b"\n"))
+        return self.data.count(b"\n") + (self.data[-1:] not in (b"", b"\n"))
 
 
 class LogBatch(Struct, frozen=True):

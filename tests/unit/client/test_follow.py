@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery
 from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
 from gpuyard_logger.memory_store import MemoryStore
 from gpuyard_logger.store import read_page
-from tests.unit.logger.batches import JOB, batch, faulty_writing, is_true_to_number
+from tests.unit.logger.batches import JOB, batch, faulty_writing, is_true_to_number, patient
 from tests.unit.logger.running import new_bus, write
 
 LIMIT_S = 60.0
@@ -324,7 +324,7 @@ STEPS = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(patient, max_examples=60)
 @given(
     st.lists(faulty_writing(most_lines=30), min_size=1, max_size=3),
     st.integers(200, 2000),
@@ -332,8 +332,7 @@ STEPS = st.lists(
     STEPS,
 )
 async def test_every_line_once_in_order_whatever_happens(
-    impatience: None,
-    writings: list[list[LogBatch]], page_bytes: int, before: list[str], during: list[str]
+    impatience: None, writings: list[list[LogBatch]], page_bytes: int, before: list[str], during: list[str]
 ) -> None:
     async with world() as logger:
         logger.page_bytes = page_bytes
@@ -351,10 +350,7 @@ async def test_every_line_once_in_order_whatever_happens(
 
 
 def in_turns(writings: list[list[LogBatch]]) -> list[LogBatch]:
-    ranks = [
-        [LogBatch(one.job, 1, rank, one.first_seq, one.next_seq, one.chunks, end=one.end) for one in written]
-        for rank, written in enumerate(writings)
-    ]
+    ranks = [[replace(one, rank=rank) for one in written] for rank, written in enumerate(writings)]
     return [one for turn in itertools.zip_longest(*ranks) for one in turn if one is not None]
 
 

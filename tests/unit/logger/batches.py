@@ -3,11 +3,14 @@
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogLine, lines_of
 
 JOB = "train-abc123"
+patient = settings(deadline=None, suppress_health_check=list(HealthCheck))
+"""A busy machine is no failure."""
 
 
 def text_of(seq: int) -> bytes:

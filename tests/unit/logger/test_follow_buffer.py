@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard_logger.core.follow_buffer import FollowBuffer
+from tests.unit.logger.batches import patient
 
 
 def test_nothing_stored_nothing_trimmed() -> None:
@@ -30,6 +31,7 @@ def test_what_is_too_much_goes() -> None:
     assert buffer.trim_before(0.0) == 4
 
 
+@patient
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 80), st.floats(0, 30)), max_size=30))
 def test_only_stored_messages_are_trimmed(rounds: list[tuple[int, int, float]]) -> None:
     buffer, through_seq, now_s, trimmed = FollowBuffer(100, 60.0), 0, 0.0, 0

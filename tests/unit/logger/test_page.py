@@ -9,7 +9,7 @@ from gpuyard_logger.core.page import assemble
 from gpuyard_logger.core.sequence import MAX_LINE_BYTES, Position, cut
 from gpuyard_logger.memory_store import MemoryStore
 from gpuyard_logger.store import read_page
-from tests.unit.logger.batches import JOB, batch, lines, raw, seqs
+from tests.unit.logger.batches import JOB, batch, lines, patient, raw, seqs
 
 
 def store_of(*batches: LogBatch) -> MemoryStore:
@@ -73,6 +73,7 @@ def test_a_clock_that_goes_back_does_not_turn_lines_round() -> None:
     assert of_rank([read_page(store, LogQuery(JOB), 0)], 0) == [0, 1, 2, 3]
 
 
+@patient
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=4),
     st.integers(1, 3000),
@@ -91,6 +92,7 @@ def test_pages_together_hold_every_line_once(totals: list[int], max_bytes: int, 
     assert all(page.through_seq == 7 for page in pages)
 
 
+@patient
 @given(st.integers(0, 30), st.integers(0, 40), st.integers(1, 2000))
 def test_a_tail_is_the_last_lines(total: int, tail: int, max_bytes: int) -> None:
     store = store_of(*(batch(first, min(first + 4, total)) for first in range(0, total, 4)))

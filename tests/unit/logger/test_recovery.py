@@ -6,7 +6,7 @@ from gpuyard_logger.core.frame import HEADER_BYTES, MAGIC, pack, parse_body, par
 from gpuyard_logger.core.index import MARK_BYTES, Index
 from gpuyard_logger.core.recovery import ReadAt, Survey, survey, walk
 from gpuyard_logger.core.sequence import Position
-from tests.unit.logger.batches import batch, raw, seqs
+from tests.unit.logger.batches import batch, patient, raw, seqs
 
 
 def reader_of(data: bytes) -> ReadAt:
@@ -84,6 +84,7 @@ def test_a_file_cut_anywhere_keeps_every_whole_batch() -> None:
         assert seqs_in(DATA[:size]) == list(range(found.position.next_seq))
 
 
+@patient
 @given(st.integers(0, 255), st.integers(0, 40))
 def test_garbage_behind_the_end_is_cut_off(byte: int, count: int) -> None:
     found = survey_of(DATA + bytes([byte]) * count)
@@ -137,6 +138,7 @@ def test_output_that_looks_like_a_frame_is_no_frame() -> None:
     assert survey_of(data).position == Position(count + 3)
 
 
+@patient
 @given(st.lists(st.integers(1, MARK_BYTES), min_size=1, max_size=60))
 def test_the_index_finds_a_place_at_or_shortly_before(sizes: list[int]) -> None:
     index, offset, places = Index(), 0, []

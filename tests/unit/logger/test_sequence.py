@@ -15,10 +15,9 @@ from gpuyard_logger.core.sequence import (
     cut,
     first_line,
     head,
-    line_count,
     size_bytes,
 )
-from tests.unit.logger.batches import batch, faulty_writing, is_true_to_number, lines, raw, seqs
+from tests.unit.logger.batches import batch, faulty_writing, is_true_to_number, lines, patient, raw, seqs
 
 CHUNKS = st.lists(
     st.lists(st.sampled_from([b"a\n", b"\n", b"long line\n", b"\xff\x00\n"]), min_size=1, max_size=4).map(
@@ -34,9 +33,11 @@ def any_batch(draw: st.DrawFn) -> LogBatch:
     if data:
         data[-1] += draw(st.sampled_from([b"", b"no newline"]))
     first = draw(st.integers(0, 10))
-    return raw(*data, first_seq=first, next_seq=first + sum(map(line_count, data)), end=draw(st.booleans()))
+    count = sum(chunk.line_count for chunk in raw(*data).chunks)
+    return raw(*data, first_seq=first, next_seq=first + count, end=draw(st.booleans()))
 
 
+@patient
 @given(any_batch(), st.integers(0, 30))
 def test_cutting_keeps_exactly_the_lines_from_a_number_on(whole: LogBatch, next_seq: int) -> None:
     part = cut(whole, next_seq)
@@ -62,6 +63,7 @@ def test_an_end_survives_the_cut_of_all_its_lines() -> None:
     assert part == LogBatch(part.job, 1, 0, 9, 9, (), end=True) if part else False
 
 
+@patient
 @given(any_batch(), st.integers(0, 500))
 def test_a_head_is_a_beginning_in_whole_lines_that_fits(whole: LogBatch, room_bytes: int) -> None:
     part = head(whole, room_bytes)
@@ -72,6 +74,7 @@ def test_a_head_is_a_beginning_in_whole_lines_that_fits(whole: LogBatch, room_by
     assert not part.chunks or size_bytes(part) <= room_bytes
 
 
+@patient
 @given(any_batch(), st.integers(0, 500))
 def test_a_head_takes_as_many_lines_as_fit(whole: LogBatch, room_bytes: int) -> None:
     part = head(whole, room_bytes)
@@ -82,6 +85,7 @@ def test_a_head_takes_as_many_lines_as_fit(whole: LogBatch, room_bytes: int) -> 
         assert size_bytes(replace(part, chunks=chunks)) > room_bytes
 
 
+@patient
 @given(any_batch())
 def test_the_size_is_no_less_than_what_is_sent(whole: LogBatch) -> None:
     assert len(encode(whole)) <= size_bytes(whole)
@@ -97,6 +101,7 @@ def test_the_end_goes_with_the_last_line() -> None:
     assert first_line(raw(b"a\n", next_seq=1, end=True)).end
 
 
+@patient
 @given(faulty_writing())
 def test_after_any_repeats_each_line_is_there_once(written: list[LogBatch]) -> None:
     position, stored = START, []

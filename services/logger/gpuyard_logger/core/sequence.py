@@ -35,7 +35,7 @@ def check(batch: LogBatch) -> None:
         InvalidSpec: the count differs, or a line is too long to be given out again.
 
     """
-    counted = sum(line_count(chunk.data) for chunk in batch.chunks)
+    counted = sum(chunk.line_count for chunk in batch.chunks)
     claimed = batch.next_seq - batch.first_seq
     if counted != claimed:
         raise InvalidSpec(f"a batch with {counted} lines claims to hold {claimed}")
@@ -45,11 +45,6 @@ def check(batch: LogBatch) -> None:
         raise InvalidSpec(
             f"a line is longer than {MAX_LINE_BYTES} bytes", "Split it; it may go on in the next."
         )
-
-
-def line_count(data: bytes) -> int:
-    """Lines in a chunk's data; a last one without newline counts."""
-    return data.count(b"\n") + (data[-1:] not in (b"", b"\n"))
 
 
 def cut(batch: LogBatch, next_seq: int) -> LogBatch | None:
@@ -94,7 +89,7 @@ def size_bytes(batch: LogBatch) -> int:
 
 
 def _beginning(batch: LogBatch, chunks: tuple[LogChunk, ...]) -> LogBatch:
-    next_seq = batch.first_seq + sum(line_count(chunk.data) for chunk in chunks)
+    next_seq = batch.first_seq + sum(chunk.line_count for chunk in chunks)
     is_whole = next_seq == batch.next_seq
     return replace(batch, next_seq=next_seq, chunks=chunks, end=batch.end and is_whole)
 
@@ -102,7 +97,7 @@ def _beginning(batch: LogBatch, chunks: tuple[LogChunk, ...]) -> LogBatch:
 def _without(chunks: tuple[LogChunk, ...], lines: int) -> Iterator[LogChunk]:
     """The chunks less their first `lines` lines."""
     for chunk in chunks:
-        count = line_count(chunk.data)
+        count = chunk.line_count
         if count <= lines:
             lines -= count
         else:
