@@ -137,7 +137,7 @@ async function run(address, spec) {
   const nc = await connect({ servers: host, maxReconnectAttempts: -1, ...identity });
   const answer = await submit(nc, spec);
   if (answer.type === "failure") {
-    say(`refused (${answer.code}): ${answer.message} ${answer.hint}`);
+    say(`refused (${answer.code}): ${answer.message}. ${answer.hint}`);
     await nc.close();
     return 1;
   }

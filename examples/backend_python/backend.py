@@ -128,7 +128,7 @@ async def run(url: str, spec: dict) -> int:
     js = nc.jetstream()
     answer = await submit(nc, js, spec)
     if answer["type"] == "failure":
-        say(f"refused ({answer['code']}): {answer['message']} {answer['hint']}")
+        say(f"refused ({answer['code']}): {answer['message']}. {answer['hint']}")
         return 1
     say(f"accepted: {answer['job']}")
     output = Output(nc, js, answer["job"])

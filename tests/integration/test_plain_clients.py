@@ -1,4 +1,4 @@
-"""The backends of examples/ join over NATS and MessagePack alone, here with stand-ins for the services."""
+"""The backends of examples/ join over NATS and MessagePack alone: stand-in services, then a real yard."""
 
 import asyncio
 import os
@@ -23,6 +23,7 @@ from gpuyard.contracts.placement import Placement, Slot
 from gpuyard.contracts.request import Accepted, Reply, Request, Submit
 from gpuyard.contracts.subjects import JOB, LOG, LOG_QUERY, REQUESTS_STREAM, STREAMS
 from tests.natsd import NatsServer
+from tests.realyard import RealYard, real_yard
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOB_ID = "backend-abc234"
@@ -259,7 +260,7 @@ async def test_a_failed_job_gives_exit_code_1(
 
 async def test_a_refusal_says_why(client: list[str], server: NatsServer, stand_in: StandIn) -> None:
     def refuse(_request: Submit) -> Reply:
-        return Refused("9 GPUs asked, 8 are there.", "Ask for 8.").to_failure()
+        return Refused("9 GPUs asked, 8 are there", "Ask for 8.").to_failure()
 
     async with running(client, server.url, "--gpus", "9", "--", "true") as ended:
         answering = asyncio.create_task(stand_in.answer(refuse))
@@ -287,3 +288,29 @@ async def test_a_restart_of_the_server_loses_and_repeats_nothing(
     assert result.code == 0
     assert of_rank(0, result) == [b"before", b"after"]
     assert result.told.count("running: ") == result.told.count("succeeded: ") == 1
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealYard]:
+    with real_yard(tmp_path_factory.mktemp("yard"), "azure-ndv2-v100-8gpu") as running_yard:
+        yield running_yard
+
+
+async def test_a_real_yard_is_joined(client: list[str], yard: RealYard) -> None:
+    count = "i=0; while [ $i -lt 3000 ]; do echo $RANK:$i; i=$((i+1)); done"
+    async with running(client, yard.file.url, "--gpus", "2", "--", "sh", "-c", count) as ended:
+        result = await ended()
+
+    assert result.code == 0, result.told
+    for rank in (0, 1):
+        assert of_rank(rank, result) == [b"%d:%d" % (rank, number) for number in range(3000)]
+
+
+async def test_a_real_yard_refuses_and_fails(client: list[str], yard: RealYard) -> None:
+    async with running(client, yard.file.url, "--gpus", "9999", "--", "true") as ended:
+        refused = await ended()
+    async with running(client, yard.file.url, "--", "sh", "-c", "echo so long; exit 3") as ended:
+        failed = await ended()
+
+    assert (refused.code, refused.told.partition(" ")[0]) == (1, "refused")
+    assert (failed.code, of_rank(0, failed)) == (1, [b"so long"])
