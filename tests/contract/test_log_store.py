@@ -123,7 +123,7 @@ def test_nothing_to_append_is_nothing(store: Store) -> None:
     assert store.append([]) == Stored()
 
 
-@settings(patient, max_examples=60)
+@settings(patient, max_examples=20)
 @given(
     st.lists(faulty_writing(), min_size=1, max_size=3),
     st.randoms(use_true_random=False),

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
+from typing import NamedTuple
 
 from opentelemetry.trace import Span
 
@@ -15,11 +16,21 @@ from gpuyard_logger.store import Stored
 from gpuyard_logger.store_thread import StoreThread
 
 
+class Place(NamedTuple):
+    """A message of the stream by its sequence and subject."""
+
+    seq: int
+    subject: str
+
+
+NOTHING = Place(0, "")
+
+
 class Persist:
-    """Stores rounds in the order of the stream. `through_seq`: every message up to it is stored."""
+    """Stores rounds in the order of the stream. `through`: every message up to this one is stored."""
 
     def __init__(self, context: Context, store: StoreThread) -> None:
-        self.through_seq = 0
+        self.through = NOTHING
         self._context = context
         self._store = store
         self._count = _Counters(context)
@@ -32,7 +43,8 @@ class Persist:
                     spans.enter_context(_span(one, one.batch))
             stored = await self._until_stored([one.batch for one in received if one.batch is not None])
         self._count.add(stored)
-        self.through_seq = received[-1].message.seq
+        last = received[-1].message
+        self.through = Place(last.seq, last.subject)
 
     async def _until_stored(self, batches: Sequence[LogBatch]) -> Stored:
         tries = 0

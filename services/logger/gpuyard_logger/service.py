@@ -19,7 +19,7 @@ from gpuyard_logger.answers import Answers
 from gpuyard_logger.config import LoggerConfig
 from gpuyard_logger.core.follow_buffer import FollowBuffer
 from gpuyard_logger.intake import Intake, Received, parse_batch
-from gpuyard_logger.persist import Persist
+from gpuyard_logger.persist import NOTHING, Persist
 from gpuyard_logger.store import Store
 from gpuyard_logger.store_thread import StoreThread
 
@@ -32,12 +32,12 @@ class LoggerService:
         self._context = context
         self._store = StoreThread(store)
         self._persist = Persist(context, self._store)
-        self._answers = Answers(context, self._store, lambda: self._persist.through_seq)
+        self._answers = Answers(context, self._store, lambda: self._persist.through.seq)
         self._buffer = FollowBuffer(config.keep_bytes, config.keep_s)
         self._newest_seq = 0
         context.metrics.gauge(
             "gpuyard_logger_lag_messages", "Messages of the stream received, but not yet stored."
-        ).set_function(lambda: max(0, self._newest_seq - self._persist.through_seq))
+        ).set_function(lambda: max(0, self._newest_seq - self._persist.through.seq))
 
     async def run(self) -> None:
         try:
@@ -63,7 +63,7 @@ class LoggerService:
     async def _store_stream(self) -> None:
         await self._context.bus.ensure((LOGS_STREAM, REJECTS_STREAM))
         intake = Intake(self._config.round_bytes, self._config.round_messages)
-        self._persist.through_seq = 0
+        self._persist.through = NOTHING
         self._buffer = FollowBuffer(self._config.keep_bytes, self._config.keep_s)
         async with self._context.bus.read(LOGS_STREAM) as reader, asyncio.TaskGroup() as tasks:
             self._context.health.ready()
@@ -91,14 +91,19 @@ class LoggerService:
 
     async def _keep_trimming(self) -> None:
         """Remove from the stream what is stored and no longer kept for followers."""
-        before_seq: int | None = None
         while True:
             await self._context.clock.sleep(self._config.trim_interval_s)
-            before_seq = self._buffer.trim_before(self._context.clock.monotonic()) or before_seq
+            before_seq = self._buffer.trim_before(self._context.clock.monotonic())
             if before_seq is None:
                 continue
             try:
-                await self._context.bus.trim(LOGS_STREAM, before_seq=before_seq)
-                before_seq = None
+                if await self._is_stream_as_read():
+                    await self._context.bus.trim(LOGS_STREAM, before_seq=before_seq)
             except GpuyardError as error:
-                self._context.log.warning("stream not trimmed; trying again", error=str(error))
+                self._context.log.warning("stream not trimmed; the next time will do", error=str(error))
+
+    async def _is_stream_as_read(self) -> bool:
+        """Whether the stream holds what was read. One that lost data counts anew; nothing of it is stored."""
+        through = self._persist.through
+        newest = await self._context.bus.last(LOGS_STREAM, through.subject)
+        return newest is not None and newest.seq >= through.seq

@@ -150,6 +150,8 @@ class _Follower:
             batch = decode(message.payload, LogBatch)
         except InvalidSpec:
             return []  # the logger sets it aside
+        if sum(chunk.line_count for chunk in batch.chunks) != batch.next_seq - batch.first_seq:
+            return []  # the same
         if self._is_alone:
             self._join.begin_at(batch)
         return self._join.take_batch(batch)

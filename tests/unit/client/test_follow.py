@@ -293,6 +293,7 @@ async def test_what_is_there_now_does_not_wait_for_ever_for_lost_lines() -> None
 async def test_unreadable_messages_are_passed_over() -> None:
     async with world() as logger:
         await logger.bus.append(LOG(job=JOB, attempt=1, rank=0), b"\xc1")
+        await write(logger.bus, [replace(batch(0, 2), next_seq=10**9)])
         await write(logger.bus, [batch(0, 2, end=True)])
         lines = [line async for line in follow(logger.bus, JOB, expected_ranks=1)]
         assert [line.seq for line in lines] == [0, 1]

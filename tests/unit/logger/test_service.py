@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gpuyard.bus.memory import MemoryBus
+from gpuyard.bus.memory_log import Log
 from gpuyard.bus.port import From
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure
@@ -22,7 +23,7 @@ from gpuyard_logger.file_store import FileStore
 from gpuyard_logger.memory_store import MemoryStore
 from gpuyard_logger.store import Stored
 from tests.unit.logger.batches import JOB, batch, raw, seqs
-from tests.unit.logger.running import ask, new_bus, running, stored_through, until, write
+from tests.unit.logger.running import ask, new_bus, running, stored_through, subject_of, until, write
 
 
 def metric(context: Context, name: str) -> float:
@@ -182,6 +183,18 @@ async def until_trimmed(bus: MemoryBus, before_seq: int) -> None:
             await asyncio.sleep(0.001)
 
 
+async def test_a_stream_that_counts_anew_is_not_trimmed_by_old_numbers() -> None:
+    bus, clock = ForgetfulBus(), FakeClock()
+    async with running(bus, MemoryStore(), clock, keep_s=0, trim_interval_s=5):
+        seq = await write(bus, [batch(seq, seq + 1) for seq in range(50)])
+        await stored_through(bus, seq, LogQuery(JOB, tail=0))
+        bus.lose_unnoticed(batch(50, 51))
+        for _ in range(5):
+            clock.advance(5.0)
+            await asyncio.sleep(0)
+        assert await first_kept(bus) == 1
+
+
 class ForgetfulBus(MemoryBus):
     """Its server loses the LOGS stream when told so."""
 
@@ -189,6 +202,11 @@ class ForgetfulBus(MemoryBus):
         self._logs[LOGS_STREAM.name].last_seq = 0
         self._logs[LOGS_STREAM.name].trim("", None)
         self.wake()
+
+    def lose_unnoticed(self, next_one: LogBatch) -> None:
+        """Lose everything and take a new message before any reader looks."""
+        log = self._logs[LOGS_STREAM.name] = Log(LOGS_STREAM)
+        log.append(subject_of(next_one), encode(next_one), {}, now_s=self.now())
 
 
 async def test_a_stream_that_lost_data_is_read_anew() -> None:
