@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import nats
+import pytest
 
 from gpuyard.bus.nats_bus import connect
+from gpuyard.contracts.errors import Unavailable
 from tests.natsd import NatsServer
 
 
@@ -30,3 +32,24 @@ async def test_replacing_leaves_no_old_chunks(tmp_path: Path) -> None:
                 await bus.put_object("uploads", "dir.tar", filler * 500_000)
             state = (await bus._jetstream.api("STREAM.INFO.OBJ_uploads"))["state"]
             assert state["messages"] == 4 + 1
+
+
+async def test_half_an_upload_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuyard.bus.nats_objects.MAX_BUCKET_BYTES", 1_000_000)
+    with NatsServer(tmp_path) as server:
+        async with connect(server.url, "objects") as bus:
+            with pytest.raises(Unavailable, match="full"):
+                await bus.put_object("uploads", "big.tar", b"x" * 2_000_000)
+            assert await bus.get_object("uploads", "big.tar") is None
+            state = (await bus._jetstream.api("STREAM.INFO.OBJ_uploads"))["state"]
+            assert state["messages"] == 0
+            await bus.put_object("uploads", "small.tar", b"x" * 800_000)
+
+
+async def test_an_object_with_chunks_missing_is_not_given_out(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as server:
+        async with connect(server.url, "objects") as bus:
+            await bus.put_object("uploads", "dir.tar", b"x" * 300_000)
+            await bus._jetstream.api("STREAM.PURGE.OBJ_uploads", {"seq": 2})
+            with pytest.raises(Unavailable, match="incomplete"):
+                await bus.get_object("uploads", "dir.tar")

@@ -9,15 +9,16 @@ import asyncio
 import base64
 import hashlib
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from gpuyard.bus.jetstream import JetStream, stream_config
+from gpuyard.bus.jetstream import ApiError, JetStream, plain_error, stream_config
 from gpuyard.bus.nats_append import Appender
 from gpuyard.bus.port import Streams
 from gpuyard.bus.refusals import NoStream
-from gpuyard.contracts.errors import InvalidSpec, Unavailable
+from gpuyard.contracts.errors import GpuyardError, InvalidSpec, Unavailable
 from gpuyard.contracts.ids import is_id
 from gpuyard.contracts.subjects import GIB, Stream
 
@@ -41,6 +42,30 @@ class NatsObjects:
         await self._create(stream)
         before = await self._description(bucket, name)
         upload = uuid4().hex
+        try:
+            await self._send(bucket, name, upload, data)
+        except GpuyardError:
+            # Half an upload would only take up room.
+            with suppress(GpuyardError):
+                await self._streams.trim(stream, subject=_chunks(bucket, upload))
+            raise
+        if before:
+            await self._streams.trim(stream, subject=_chunks(bucket, before["nuid"]))
+
+    async def has(self, bucket: str, name: str) -> bool:
+        return await self._description(bucket, name) is not None
+
+    async def get(self, bucket: str, name: str) -> bytes | None:
+        for _ in range(2):
+            description = await self._description(bucket, name)
+            if description is None:
+                return None
+            data = await self._fetch(bucket, description)
+            if data is not None:
+                return data
+        raise Unavailable(f"the object `{name}` in {bucket} is incomplete", "Upload it again.")
+
+    async def _send(self, bucket: str, name: str, upload: str, data: bytes) -> None:
         digest = hashlib.sha256()
         starts = range(0, len(data), _CHUNK_BYTES)
         for number, start in enumerate(starts):
@@ -63,21 +88,6 @@ class NatsObjects:
             {"Nats-Rollup": "sub"},
             msg_id=f"{upload}-end",
         )
-        if before:
-            await self._streams.trim(stream, subject=_chunks(bucket, before["nuid"]))
-
-    async def has(self, bucket: str, name: str) -> bool:
-        return await self._description(bucket, name) is not None
-
-    async def get(self, bucket: str, name: str) -> bytes | None:
-        for _ in range(2):
-            description = await self._description(bucket, name)
-            if description is None:
-                return None
-            data = await self._fetch(bucket, description)
-            if data is not None:
-                return data
-        raise Unavailable(f"the object `{name}` in {bucket} is incomplete", "Upload it again.")
 
     async def _fetch(self, bucket: str, description: dict[str, Any]) -> bytes | None:
         """The object's bytes; None if they are not all there, as when it is being replaced."""
@@ -88,8 +98,11 @@ class NatsObjects:
                 if reader.backlog < description["chunks"]:
                     return None
                 for _ in range(description["chunks"]):
-                    async with asyncio.timeout(_CHUNK_TIMEOUT_S):
-                        parts.append((await anext(reader)).payload)
+                    try:
+                        async with asyncio.timeout(_CHUNK_TIMEOUT_S):
+                            parts.append((await anext(reader)).payload)
+                    except TimeoutError:
+                        return None
         data = b"".join(parts)
         return data if description["digest"] == _digest(hashlib.sha256(data).digest()) else None
 
@@ -104,7 +117,10 @@ class NatsObjects:
     async def _create(self, stream: Stream) -> None:
         if stream.name not in self._created:
             config = stream_config(stream, self._replicas)
-            await self._jetstream.create_or_update({**config, "allow_rollup_hdrs": True})
+            try:
+                await self._jetstream.create_or_update({**config, "allow_rollup_hdrs": True})
+            except ApiError as error:
+                raise plain_error(error, stream.name) from None
             self._created.add(stream.name)
 
 
