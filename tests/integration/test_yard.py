@@ -185,7 +185,8 @@ async def test_an_interrupted_start_leaves_nothing(yard: StandInYard) -> None:
     up = await yard.spawn()
     await until(lambda: Layout(yard.root).log("monitor").exists() and "is here" in yard.log("monitor"))
     up.send_signal(signal.SIGTERM)
-    await up.communicate()
+    _, said = await up.communicate()
+    assert b"stopped before it was ready" in said
     assert not (yard.root / locate.YARD_FILE).exists()
     assert locate.lock_holder(yard.root) is None
 

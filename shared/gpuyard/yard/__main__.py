@@ -10,6 +10,8 @@ from gpuyard.yard.options import Options
 from gpuyard.yard.outcome import tell
 from gpuyard.yard.up import narrate, serve
 
+INTERRUPTED = 130
+
 
 def main(argv: list[str]) -> int:
     options = msgspec.json.decode(argv[0], type=Options)
@@ -19,6 +21,8 @@ def main(argv: list[str]) -> int:
         narrate(told(error, as_json=options.as_json))
         tell(options.ready_fd, error)
         return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED  # before there was anything to stop
     return 0
 
 

@@ -16,17 +16,18 @@ import msgspec
 
 from gpuyard.client import locate
 from gpuyard.client.locate import RunningService, YardFile
+from gpuyard.contracts.errors import Unavailable
 from gpuyard.yard import logfile
 from gpuyard.yard.endpoints import HOST, NATS, Endpoints, settle
 from gpuyard.yard.layout import Layout, possession, prepare
 from gpuyard.yard.limits import raise_open_files
 from gpuyard.yard.nats_server import find_binary, nats_program, version_of
-from gpuyard.yard.nodes import describe
 from gpuyard.yard.options import Options
 from gpuyard.yard.outcome import Ready, RunningYard, tell
-from gpuyard.yard.probe import ask_service
 from gpuyard.yard.processes import Program, Watched
-from gpuyard.yard.settings import SERVICES, render_toml, service_settings
+from gpuyard.yard.services import service_environment, service_programs
+from gpuyard.yard.settings import SERVICES
+from gpuyard.yard.summary import render_summary
 
 READY_TIMEOUT_S = 60.0
 GRACE_S = 10.0
@@ -46,36 +47,12 @@ async def serve(options: Options) -> None:
     with possession(layout):
         raise_open_files()
         binary = find_binary(options.nats_server)
-        version = version_of(binary)
+        version_of(binary)
         endpoints = settle(layout.endpoints, SERVICES, options.port)
         environment = service_environment(dict(os.environ))
         server = nats_program(binary, layout, endpoints, environment)
         services = service_programs(options, layout, endpoints, environment)
-        await Yard(options, layout, endpoints, (server, *services), version).run()
-
-
-def service_environment(environment: dict[str, str]) -> dict[str, str]:
-    """What services, and through them jobs, inherit: `python` means this Python."""
-    beside = str(Path(sys.executable).parent)
-    return environment | {"PATH": f"{beside}{os.pathsep}{environment.get('PATH', os.defpath)}"}
-
-
-def service_programs(
-    options: Options, layout: Layout, endpoints: Endpoints, environment: dict[str, str]
-) -> list[Program]:
-    """Write the services' settings and say how to run each of them."""
-    settings = render_toml(service_settings(options, layout, endpoints))
-    locate.write_private(layout.settings, settings.encode())
-    return [service_program(name, layout, endpoints.ports[name], environment) for name in SERVICES]
-
-
-def service_program(name: str, layout: Layout, port: int, environment: dict[str, str]) -> Program:
-    async def is_ready() -> bool:
-        return (await ask_service(port)).is_ready
-
-    # -P: whatever lies in the current directory must not be imported instead of what we mean.
-    argv = (sys.executable, "-P", "-m", f"gpuyard_{name}", "--config", str(layout.settings))
-    return Program(name, argv, layout.log(name), is_ready, port, environment, layout.root)
+        await Yard(options, layout, endpoints, (server, *services)).run()
 
 
 class Yard:
@@ -87,14 +64,11 @@ class Yard:
         layout: Layout,
         endpoints: Endpoints,
         programs: tuple[Program, ...],
-        server_version: str = "",
     ) -> None:
         self._options, self._layout, self._endpoints = options, layout, endpoints
-        self._server_version = server_version
         self._watched = [Watched(program, self._on_change) for program in programs]
         self._started_at_s = time.time()
         self._is_ready = False
-        self._is_detached = options.ready_fd is not None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -110,6 +84,8 @@ class Yard:
         finally:
             rotating.cancel()
             await self._end()
+        if not self._is_ready:
+            raise Unavailable("the yard was stopped before it was ready", "Start it again with `gpuyard up`.")
 
     async def _start(self) -> None:
         server, *services = self._watched
@@ -120,7 +96,7 @@ class Yard:
         await asyncio.gather(*(service.wait_ready(READY_TIMEOUT_S) for service in services))
         self._is_ready = True
         self._write_down()
-        self._announce(Ready(self._view(), self._summary()))
+        self._announce()
 
     async def _end(self) -> None:
         for watched in self._watched:
@@ -160,18 +136,15 @@ class Yard:
             if watched.pid is not None
         }
 
-    def _announce(self, ready: Ready) -> None:
-        if self._is_detached:
-            narrate(ready.summary)
-            tell(self._options.ready_fd, ready)
-        elif self._options.as_json:
-            print(msgspec.json.encode(ready.yard).decode(), flush=True)
-        else:
-            narrate(ready.summary)
-
-    def _view(self) -> RunningYard:
+    def _announce(self) -> None:
         address = f"{HOST}:{self._endpoints.ports[NATS]}"
-        return RunningYard(str(self._layout.root), os.getpid(), address, self._running())
+        yard = RunningYard(str(self._layout.root), os.getpid(), address, self._running())
+        summary = render_summary(yard, self._options.nodes, time.time() - self._started_at_s)
+        if self._options.as_json and self._options.ready_fd is None:
+            print(msgspec.json.encode(yard).decode(), flush=True)
+        else:
+            narrate(summary)
+        tell(self._options.ready_fd, Ready(yard, summary))
 
     async def _rotate_logs(self) -> None:
         logs = [self._layout.log("up"), *(watched.program.log for watched in self._watched)]
@@ -180,19 +153,6 @@ class Yard:
                 for log in logs:
                     logfile.rotate(log)
             await asyncio.sleep(_ROTATE_EVERY_S)
-
-    def _summary(self) -> str:
-        took_s = time.time() - self._started_at_s
-        lines = [f"Ready after {took_s:.1f} s in {self._layout.root}"]
-        for watched in self._watched:
-            port = self._endpoints.ports[watched.name]
-            where = f"{HOST}:{port}" if watched.name == NATS else f"http://{HOST}:{port}/readyz"
-            version = f" {self._server_version}" if watched.name == NATS else ""
-            lines.append(f"  {watched.name:<12} pid {watched.pid:<8} {where}{version}")
-        flag = locate.dir_flag(self._layout.root)
-        lines += [f"  nodes        {describe(self._options.nodes)}", f"  logs         {self._layout.logs}"]
-        here = "" if self._is_detached else "Ctrl-C here, or "
-        return "\n".join([*lines, f"Stop it with {here}`gpuyard down{flag}`."])
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
