@@ -77,8 +77,10 @@ class NatsServer:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nothing answers."""
+        """SIGSTOP: connections stay open, nothing answers. Returns once every thread stands still."""
         os.kill(self.pid, signal.SIGSTOP)
+        while not all(_stands_still(thread) for thread in Path(f"/proc/{self.pid}/task").iterdir()):
+            time.sleep(0.001)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -132,6 +134,11 @@ class NatsServer:
                 return connection.recv(4) == b"INFO"
         except OSError:
             return False
+
+
+def _stands_still(thread: Path) -> bool:
+    state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return state == "T"
 
 
 def server_binary() -> str:

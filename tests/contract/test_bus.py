@@ -254,7 +254,7 @@ async def test_what_is_over_its_time_to_live_is_gone_and_counts_as_absent(
     stream = make_stream()
     await bus.ensure([stream])
     subject = f"{root(stream)}.leader"
-    mortal = await bus.append(subject, b"alive", ttl_s=0.3)
+    mortal = await bus.append(subject, b"alive", ttl_s=2.5)
     with pytest.raises(Conflict):
         await bus.append(subject, b"too early", expect=Expect(subject, 0))
     async with asyncio.timeout(WITHIN_S):
@@ -476,7 +476,7 @@ async def test_a_message_comes_again_after_a_nak_and_not_before_its_delay(
     await fill(bus, f"{root(stream)}.a", 2)
     async with bus.work(stream, "crew") as work:
         first, second = await take(work, 2)
-        await first.nak(delay_s=0.2)
+        await first.nak(delay_s=2.0)
         await second.nak()
         again = await take(work, 2)
         assert payloads([delivery.message for delivery in again]) == [b"1", b"0"]
@@ -492,7 +492,8 @@ async def test_a_message_comes_again_after_the_ack_timeout(bus: Bus, make_stream
     async with bus.work(stream, "crew", ack_wait_s=0.3) as work:
         first = await one(work)
         again = await one(work)
-        assert (first.message, again.tries) == (again.message, 2)
+        assert first.message == again.message
+        assert (first.tries, again.tries >= 2) == (1, True)
         await again.ack()
 
 
@@ -502,10 +503,10 @@ async def test_a_message_in_hand_does_not_come_again_while_it_is_worked_on(
     stream = make_stream(kind="work")
     await bus.ensure([stream])
     await fill(bus, f"{root(stream)}.a", 1)
-    async with bus.work(stream, "crew", ack_wait_s=1.0) as work:
+    async with bus.work(stream, "crew", ack_wait_s=3.0) as work:
         first = await one(work)
-        for _ in range(10):
-            await nothing_from(work, during_s=0.2)
+        for _ in range(8):
+            await nothing_from(work, during_s=0.5)
             await first.working()
         await first.ack()
 

@@ -88,7 +88,7 @@ async def test_a_leader_that_was_asleep_steps_down_and_can_do_no_harm(
     async with holder(server) as sleeper:
         await line(sleeper)
         os.kill(sleeper.pid, signal.SIGSTOP)
-        reign = await soon(lease_on(bus, "next").acquire())
+        reign = await soon(lease_on(bus, "next", ttl_s=9.0).acquire())
         await bus.append("gpuyard.state.job.j", b"new", expect=reign.fence)
         os.kill(sleeper.pid, signal.SIGCONT)
         assert await line(sleeper) == "lost"
@@ -123,9 +123,9 @@ async def test_a_reign_outlives_a_short_restart_of_the_server(bus: NatsBus, serv
 
 
 async def test_resigning_lets_the_next_lead_at_once(bus: NatsBus) -> None:
-    reign = await soon(lease_on(bus, "first").acquire())
-    standing_by = asyncio.ensure_future(lease_on(bus, "second").acquire())
-    await asyncio.wait([standing_by], timeout=0.6)
+    reign = await soon(lease_on(bus, "first", ttl_s=9.0).acquire())
+    standing_by = asyncio.ensure_future(lease_on(bus, "second", ttl_s=9.0).acquire())
+    await asyncio.wait([standing_by], timeout=2.0)
     assert not standing_by.done()
     await reign.resign()
     successor = await soon(standing_by)
@@ -136,7 +136,7 @@ async def test_resigning_lets_the_next_lead_at_once(bus: NatsBus) -> None:
 
 
 async def test_of_many_candidates_one_leads(bus: NatsBus) -> None:
-    candidates = [asyncio.ensure_future(lease_on(bus, f"c{n}").acquire()) for n in range(8)]
+    candidates = [asyncio.ensure_future(lease_on(bus, f"c{n}", ttl_s=6.0).acquire()) for n in range(8)]
     terms: list[int] = []
     while candidates:
         done, waiting = await soon(asyncio.wait(candidates, return_when=asyncio.FIRST_COMPLETED))
