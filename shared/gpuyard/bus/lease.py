@@ -77,21 +77,23 @@ class Lease:
                 return reign
             await self.clock.sleep(self.ttl_s / _LOOKS_PER_TTL)
 
-    async def sign(self, nonce: str, term: int, expected_seq: int, ttl_s: float | None = None) -> int:
+    async def sign(self, nonce: str, term: int, expected_seq: int, *, resigns: bool = False) -> int:
         """Write the sign of life over the one that has this sequence; returns the new one.
+
+        A resignation names no owner. It outlives the signs before it, which would else come to light again.
 
         Raises:
             Conflict: someone else wrote.
             Unavailable: no answer; it may be written or not.
 
         """
-        leader = Leader(self.owner if ttl_s is None else "", nonce, term, self.clock.now())
+        leader = Leader("" if resigns else self.owner, nonce, term, self.clock.now())
         appended = await self.bus.append(
             self.leader_subject,
             encode(leader),
             msg_id=uuid4().hex,
             expect=Expect(self.leader_subject, expected_seq),
-            ttl_s=ttl_s or self.ttl_s,
+            ttl_s=self.ttl_s + 1 if resigns else self.ttl_s,
             timeout_s=self.ttl_s,
         )
         return appended.seq
@@ -150,7 +152,7 @@ class Reign:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if held:
             with suppress(Conflict, Unavailable):
-                await self._lease.sign(self._nonce, self.term, self._seq, ttl_s=1.0)
+                await self._lease.sign(self._nonce, self.term, self._seq, resigns=True)
 
     async def _renew(self) -> None:
         clock = self._lease.clock

@@ -108,6 +108,15 @@ async def test_a_leader_that_renews_leads_on(yard: Yard) -> None:
     await (await waiting).resign()
 
 
+async def test_a_resignation_outlives_the_signs_of_life_before_it(yard: Yard) -> None:
+    reign = await yard.leads("ann")
+    await reign.resign()
+    await yard.passes(2.0)
+    successor = await yard.leads("bob")
+    assert successor.term > reign.term
+    await successor.resign()
+
+
 async def test_a_leader_cut_off_steps_down_before_another_can_lead(yard: Yard) -> None:
     reign = await yard.leads("ann")
     await yard.passes(1.5)
