@@ -282,6 +282,19 @@ async def test_an_oversized_message_is_refused_and_the_connection_survives(bus: 
     assert link_of(bus) is link
 
 
+async def test_two_queues_over_the_same_messages_are_refused(bus: NatsBus) -> None:
+    async with bus.work(WORK, "crew"), bus.work(WORK, "other") as other:
+        with pytest.raises(Conflict, match="another worker"):
+            await soon(anext(other))
+
+
+async def test_a_stream_of_another_kind_is_not_changed(bus: NatsBus) -> None:
+    with pytest.raises(Conflict, match="LOG"):
+        await bus.ensure([Stream("LOG", ("log.>",), "Not a log any more.", kind="work")])
+    with pytest.raises(Conflict, match="THIEF"):
+        await bus.ensure([Stream("THIEF", ("log.a",), "Takes what another has.")])
+
+
 async def test_a_subject_that_is_no_text_harms_nobody(bus: NatsBus) -> None:
     link = link_of(bus)
     async with bus.subscribe("room.>") as heard:
