@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause
 from gpuyard_executor.core.rank import ERR, OUT, RankKey, RankPlan, RankStatus

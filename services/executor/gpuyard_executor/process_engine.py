@@ -59,6 +59,10 @@ class ProcessEngine:
             rank.disconnect()
         os.close(self._guard)
 
+    def directory(self, key: RankKey) -> Path:
+        """Where a rank's files lie."""
+        return self._home / "ranks" / str(key)
+
     async def list(self) -> Sequence[RankStatus]:
         while not self._changes.empty():
             self._changes.get_nowait()
@@ -141,8 +145,7 @@ class ProcessEngine:
             self._follow(rank)
 
     def _new_rank(self, key: RankKey) -> SupervisedRank:
-        path = self._home / "ranks" / str(key)
-        return SupervisedRank(key, RankDirectory(path), self._changes.put_nowait)
+        return SupervisedRank(key, RankDirectory(self.directory(key)), self._changes.put_nowait)
 
     def _follow(self, rank: SupervisedRank) -> None:
         task = asyncio.create_task(rank.follow())

@@ -40,6 +40,10 @@ class SpawnerHandle:
             )
         self._requests = mine
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
     def spawn(self, directory: int, lock: int, listener: int) -> None:
         """Fork a supervisor into a directory. It holds copies of the descriptors; the caller closes its own.
 

@@ -13,7 +13,9 @@ def slot(rank: int, *gpus: str, task: str = "main", node: str = NODE, local_rank
     return Slot(rank, task, node, rank if local_rank is None else local_rank, 0, gpus)
 
 
-def prepare(job: str = "j1", attempt: int = 1, *, term: int = 1, gpus: tuple[str, ...] = (), **fields: Any) -> Prepare:
+def prepare(
+    job: str = "j1", attempt: int = 1, *, term: int = 1, gpus: tuple[str, ...] = (), **fields: Any
+) -> Prepare:
     """One rank on each GPU, or one without; the gang is on this node alone unless said otherwise."""
     slots = tuple(slot(rank, gpu) for rank, gpu in enumerate(gpus)) or (slot(0),)
     defaults = {
@@ -30,6 +32,11 @@ def start(job: str = "j1", attempt: int = 1, *, term: int = 1) -> Start:
 
 
 def stop(
-    job: str = "j1", attempt: int = 1, *, term: int = 1, cause: ExitCause = ExitCause.CANCELLED, grace_s: float = 10.0
+    job: str = "j1",
+    attempt: int = 1,
+    *,
+    term: int = 1,
+    cause: ExitCause = ExitCause.CANCELLED,
+    grace_s: float = 10.0,
 ) -> Stop:
     return Stop(NODE, job, attempt, term, cause, grace_s)

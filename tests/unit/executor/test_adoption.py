@@ -3,7 +3,6 @@
 from gpuyard.contracts.fact import GangFact, RankFact, RankState
 from gpuyard.contracts.job import ExitCause
 from gpuyard_executor.core.rank import GangKey, RankKey
-
 from tests.unit.executor.orders import NODE, prepare, start, stop
 from tests.unit.executor.world import NOW_S, World
 

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gpuyard.contracts.log import LogBatch, LogChunk, lines_of
 from gpuyard_executor.core.batching import (
     HELD_S,
@@ -15,8 +18,6 @@ from gpuyard_executor.core.batching import (
     covers,
     rebuild,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 FOREVER = float("inf")
 FRAME_BYTES = 13
@@ -68,7 +69,9 @@ WAITS = st.lists(st.sampled_from([0.0, 0.05, IDLE_S, HELD_S]), min_size=1, max_s
 
 @settings(max_examples=200, deadline=None)
 @given(PRINTED, WAITS)
-def test_every_byte_once_and_numbers_without_gap(printed: list[tuple[int, bytes]], waits_s: list[float]) -> None:
+def test_every_byte_once_and_numbers_without_gap(
+    printed: list[tuple[int, bytes]], waits_s: list[float]
+) -> None:
     cuts = run(pieces(*printed), waits_s)
     for stream in (0, 1):
         assert joined(cuts, stream) == b"".join(data for where, data in printed if where == stream)
@@ -83,7 +86,9 @@ def test_every_byte_once_and_numbers_without_gap(printed: list[tuple[int, bytes]
 
 @settings(max_examples=200, deadline=None)
 @given(PRINTED, WAITS)
-def test_a_batch_can_be_rebuilt_from_its_positions(printed: list[tuple[int, bytes]], waits_s: list[float]) -> None:
+def test_a_batch_can_be_rebuilt_from_its_positions(
+    printed: list[tuple[int, bytes]], waits_s: list[float]
+) -> None:
     chunks = pieces(*printed)
     before = Position()
     for cut in run(chunks, waits_s):

@@ -1,12 +1,12 @@
 """The rules, one by one."""
 
 import pytest
+
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause, TaskSpec
-from gpuyard_executor.core.events import OutputShipped, StopRank
+from gpuyard_executor.core.events import OrderReceived, OutputShipped, StopRank
 from gpuyard_executor.core.rank import GangKey, RankKey
 from gpuyard_executor.core.states import UnknownTransition, step
-
 from tests.unit.executor.orders import prepare, slot, start, stop
 from tests.unit.executor.world import NOW_S, World
 
@@ -129,8 +129,6 @@ def test_a_late_stop_changes_nothing(world: World) -> None:
 
 
 def test_a_stop_while_ranks_get_ready(world: World) -> None:
-    from gpuyard_executor.core.events import OrderReceived
-
     world.feed(OrderReceived(prepare(gpus=("A", "B"))))
     world.feed(OrderReceived(stop()))
     world.settle()
@@ -139,9 +137,6 @@ def test_a_stop_while_ranks_get_ready(world: World) -> None:
 
 def test_a_second_stop_may_shorten_the_grace(world: World) -> None:
     world.order(prepare())
-    world.engine[RankKey("j1", 1, 0)]
-    from gpuyard_executor.core.events import OrderReceived
-
     effects = [
         effect
         for order in (stop(grace_s=60.0), stop(grace_s=1.0))

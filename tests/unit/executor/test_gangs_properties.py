@@ -1,10 +1,11 @@
-"""Any orders, repeated and in any order, with the executor killed at any moment: the world checks as it goes."""
+"""Any orders, repeated and shuffled, with the executor killed at any moment: the world checks as it goes."""
 
-from gpuyard.contracts.order import Order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.executor.orders import prepare, slot, start, stop
+from gpuyard.contracts.order import Order
+from gpuyard_executor.core.events import OrderReceived
+from tests.unit.executor.orders import prepare, start, stop
 from tests.unit.executor.world import World
 
 JOBS = st.sampled_from(["j1", "j2", "j3"])
@@ -52,8 +53,6 @@ def play(world: World, steps: list[Order | str]) -> list[Order]:
             if running:
                 world.exit(running[0], code=len(running) % 3)
         elif not isinstance(each, str):
-            from gpuyard_executor.core.events import OrderReceived
-
             world.feed(OrderReceived(each))
             given_.append(each)
     return given_
@@ -95,7 +94,3 @@ def test_a_published_release_is_final(steps: list[Order | str]) -> None:
             assert fact.released
         if fact.released:
             over.add((fact.job, fact.attempt))
-
-
-def test_slots_of_the_builder_are_distinct() -> None:
-    assert slot(1, "A") != slot(2, "A")

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gpuyard.bus.memory import MemoryBus
 from gpuyard.bus.port import Appended, Message
 from gpuyard.contracts.codec import decode
@@ -20,8 +23,6 @@ from gpuyard_executor.log_wire import LogWire
 from gpuyard_executor.memory_engine import MemoryEngine, Script
 from gpuyard_executor.progress import ProgressFile
 from gpuyard_executor.shipper import Shipper
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 KEY = RankKey("j1", 1, 0)
 GENEROUS_S = 60.0
@@ -33,7 +34,7 @@ class Killed(Exception):
 
 @dataclass
 class Faulty:
-    """A bus that follows a list of faults: `lost` and `unsure` answer nothing, the others kill the executor."""
+    """A bus that follows a list of faults: `lost` and `unsure` answer nothing, others kill the executor."""
 
     bus: MemoryBus = field(default_factory=MemoryBus)
     faults: list[str] = field(default_factory=list)
@@ -68,7 +69,9 @@ class Patient(LogWire):
         await asyncio.sleep(0)
 
 
-def shipper(bus: Any, engine: MemoryEngine | None, home: Path, headers: Mapping[str, str] | None = None) -> Shipper:
+def shipper(
+    bus: Any, engine: MemoryEngine | None, home: Path, headers: Mapping[str, str] | None = None
+) -> Shipper:
     wire = Patient(bus, structlog.get_logger(), headers or {}, lambda _: None)
     return Shipper(KEY, engine, ProgressFile(home / "progress"), wire)
 
@@ -84,13 +87,16 @@ def check(batches: list[LogBatch], printed: list[tuple[int, bytes]]) -> None:
     lines = [line for batch in batches for line in lines_of(batch)]
     assert [line.seq for line in lines] == list(range(len(lines)))
     for stream in (0, 1):
-        shipped = b"".join(chunk.data for batch in batches for chunk in batch.chunks if chunk.stream == stream)
+        shipped = b"".join(
+            chunk.data for batch in batches for chunk in batch.chunks if chunk.stream == stream
+        )
         assert shipped == b"".join(data for where, data in printed if where == stream)
     assert [batch.end for batch in batches] == [False] * (len(batches) - 1) + [True]
 
 
 FAULTS = st.lists(
-    st.sampled_from(["", "lost", "unsure", "killed before", "killed after", "trimmed, killed after"]), max_size=12
+    st.sampled_from(["", "lost", "unsure", "killed before", "killed after", "trimmed, killed after"]),
+    max_size=12,
 )
 PRINTED = st.lists(
     st.tuples(st.integers(0, 1), st.text("ab\n", min_size=1, max_size=6).map(str.encode)), max_size=12
@@ -99,7 +105,9 @@ PRINTED = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(PRINTED, FAULTS, st.integers(0, 12))
-def test_exactly_once_whatever_happens(printed: list[tuple[int, bytes]], faults: list[str], early: int) -> None:
+def test_exactly_once_whatever_happens(
+    printed: list[tuple[int, bytes]], faults: list[str], early: int
+) -> None:
     async def scenario(home: Path) -> None:
         bus = Faulty(faults=list(faults))
         await bus.bus.ensure(STREAMS)
@@ -169,11 +177,11 @@ async def test_a_lost_directory_does_not_repeat_what_is_on_the_bus(tmp_path: Pat
     bus = Faulty(faults=["", "killed after"])
     await bus.bus.ensure(STREAMS)
     engine = await engine_with((OUT, b"one\n"), code=None)
+    shipping = asyncio.ensure_future(shipper(bus, engine, tmp_path).run(is_resumed=False))
+    while not bus.batches:
+        await asyncio.sleep(0)
+    engine.print(KEY, b"two\n")
     with pytest.raises(Killed):
-        shipping = asyncio.ensure_future(shipper(bus, engine, tmp_path).run(is_resumed=False))
-        while not bus.batches:
-            await asyncio.sleep(0)
-        engine.print(KEY, b"two\n")
         await asyncio.wait_for(shipping, GENEROUS_S)
     ProgressFile(tmp_path / "progress").remove()
     engine.finish(KEY)

@@ -1,4 +1,4 @@
-"""Everything around the core, in memory and deterministic: engine, journal, bus. Effects wait to be carried out.
+"""Everything around the core, in memory and deterministic: engine, journal, bus. Effects wait their turn.
 
 It checks as it goes: no rank is prepared or started twice, no GPU serves two gangs.
 """
@@ -32,7 +32,6 @@ from gpuyard_executor.core.events import (
 )
 from gpuyard_executor.core.gangs import Gangs
 from gpuyard_executor.core.rank import GangKey, RankEnd, RankKey, RankPlan, RankStatus
-
 from tests.unit.executor.orders import NODE
 
 NOW_S = 1000.0
@@ -60,7 +59,9 @@ class World:
     def _new_core(self) -> Gangs:
         core = Gangs(NODE, "10.0.0.1", "/work", {"PATH": "/bin"})
         self.core = core
-        self.feed(Adopted(tuple(self.journal.values()), tuple(self.engine.values()), tuple(self.bus.values())))
+        self.feed(
+            Adopted(tuple(self.journal.values()), tuple(self.engine.values()), tuple(self.bus.values()))
+        )
         return core
 
     # -- what a test does ----------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ class World:
         self.engine[key] = replace(status, state=state, end=end, started_at_s=started_at_s)
         self.events.append(RankChanged(self.engine[key]))
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: Effect) -> None:  # noqa: C901 - one line for each kind of effect
         match effect:
             case PrepareRank(plan):
                 self._prepare(plan)
