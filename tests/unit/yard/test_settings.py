@@ -1,7 +1,7 @@
 import tomllib
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.yard.endpoints import NATS, Endpoints
@@ -17,6 +17,7 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None)  # a loaded machine may stop for a second
 @given(st.dictionaries(keys, st.dictionaries(keys, values, max_size=4), max_size=4))
 def test_toml_reads_back_as_it_was(tables: dict[str, dict[str, object]]) -> None:
     assert tomllib.loads(render_toml(tables)) == tables
