@@ -30,16 +30,21 @@ def reported(arguments: Sequence[str]) -> Iterator[Outcome]:
     outcome = Outcome()
     try:
         yield outcome
-    except BrokenPipeError:  # the reader has seen enough, as in `gpuyard ps | head`
-        _close_stdout()
     except KeyboardInterrupt:
         outcome.code = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last defence: every failure ends in words and a code
-        cause = _innermost(error)
-        outcome.code, failure = explain(cause)
-        _print(failure, as_json=_wants_json(arguments))
-        if os.environ.get("GPUYARD_DEBUG"):
-            traceback.print_exception(cause)
+        outcome.code = _report(_innermost(error), as_json=_wants_json(arguments))
+
+
+def _report(error: BaseException, *, as_json: bool) -> int:
+    if isinstance(error, BrokenPipeError):  # the reader has seen enough, as in `gpuyard ps | head`
+        _close_stdout()
+        return 0
+    code, failure = explain(error)
+    _print(failure, as_json=as_json)
+    if os.environ.get("GPUYARD_DEBUG"):
+        traceback.print_exception(error)
+    return code
 
 
 def explain(error: BaseException) -> tuple[int, Failure]:

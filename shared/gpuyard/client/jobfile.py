@@ -22,8 +22,9 @@ from gpuyard.contracts.strict import check_keys
 
 MOST_BYTES = 1_000_000
 
+# A plain `str`: with pattern and length limit beside a sequence, msgspec 0.22 corrupts memory.
 Command = Annotated[
-    Text | tuple[Text, ...],
+    str | tuple[Text, ...],
     Meta(description="Program and arguments: a list, or one string that is split as a shell would."),
 ]
 Gpus = Annotated[int, Meta(ge=0, le=65536, description="GPUs of all ranks together.")]
@@ -118,6 +119,8 @@ def spec_of(file: JobFile, *, default_name: str = "job") -> JobSpec:
 
 def split_command(text: str) -> tuple[str, ...]:
     """Split a command line as a shell would, without expanding anything."""
+    if "\0" in text:
+        raise InvalidSpec("a `command` can't hold NUL")
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
