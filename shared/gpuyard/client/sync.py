@@ -90,7 +90,9 @@ class Client:
         notice: Notice = say_nothing,
     ) -> Iterator[LogLine]:
         """What a job prints, in the order of each rank. `notice` is called in the client's own thread."""
-        return self._iterate(self._client.logs(ref, follow=follow, attempt=attempt, ranks=ranks, tail=tail, notice=notice))
+        return self._iterate(
+            self._client.logs(ref, follow=follow, attempt=attempt, ranks=ranks, tail=tail, notice=notice)
+        )
 
     def events(self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False) -> Iterator[Event]:
         """What happened, in order: to one job, or to all."""
