@@ -17,6 +17,8 @@ from gpuyard.client.jobfile import JobFile
 from gpuyard.contracts.asyncapi import asyncapi
 from gpuyard.contracts.render import errors_page, messages_page
 from gpuyard.contracts.schema import document, messages_schema
+from gpuyard_executor.core.states import TRANSITIONS as RANK_STATES
+from gpuyard_scheduler.core.states import TRANSITIONS as JOB_STATES
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -31,12 +33,33 @@ def as_json(document: object) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
+STATES_HEAD = """# States
+
+Drawn from the tables in the code; what is not in a table can't happen.
+"""
+
+
+def states_page() -> str:
+    """State pictures of a job and of a rank."""
+    job = [
+        (before, after, happened) for before, ways in JOB_STATES.items() for happened, after in ways.items()
+    ]
+    rank = [(before, after, "") for before, ways in RANK_STATES.items() for after in sorted(ways)]
+    parts = [STATES_HEAD]
+    for title, first, arrows in (("A job", "queued", job), ("A rank", "preparing", rank)):
+        lines = [f"{before} --> {after}{f': {label}' * bool(label)}" for before, after, label in arrows]
+        drawing = "\n".join(f"    {line}" for line in (f"[*] --> {first}", *lines))
+        parts.append(f"## {title}\n\n```mermaid\nstateDiagram-v2\n{drawing}\n```\n")
+    return "\n".join(parts)
+
+
 RENDERERS: dict[str, Callable[[], str]] = {
     "asyncapi.json": lambda: as_json(asyncapi(version())),
     "errors.md": errors_page,
     "job-file.schema.json": lambda: as_json(document(JobFile, "Gpuyard job file")),
     "messages.md": messages_page,
     "messages.schema.json": lambda: as_json(messages_schema()),
+    "states.md": states_page,
 }
 
 
