@@ -87,7 +87,7 @@ def _facts(job: Job, indexes: words.Indexes) -> list[tuple[str, str]]:
         ("workdir", spec.workdir),
         ("attempt", str(job.attempt)),
         ("placement", words.place(job.placement, indexes) if job.placement else ""),
-        ("why", words.why(job)),
+        ("result" if job.state.is_final else "why", words.why(job)),
         ("next", job.reason.hint if job.reason else ""),
         ("submitted", _moment(job.submitted_at_s)),
         ("started", _moment(job.started_at_s)),

@@ -4,7 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gpuyard.contracts.job import Job, JobState, TaskSpec
+from gpuyard.contracts.job import Exit, Job, JobState, TaskSpec
 from gpuyard.contracts.placement import PlacedLink, Placement, Slot
 
 Indexes = Mapping[str, int]
@@ -72,7 +72,9 @@ def _on_node(node: str, slots: Iterable[Slot], links: list[PlacedLink], indexes:
 
 
 def _links(links: list[PlacedLink]) -> str:
-    kinds = Counter(link.label for link in links).most_common()
+    """Kinds of links, the fastest first: `2 x NV2, SYS, slowest 8.5 GB/s`."""
+    fastest_first = sorted(links, key=lambda link: -(link.gb_s or 0.0))
+    kinds = Counter(link.label for link in fastest_first).items()
     named = ", ".join(label if number == 1 else f"{number} x {label}" for label, number in kinds)
     measured = [link.gb_s for link in links if link.gb_s is not None]
     if len(measured) < len(links):
@@ -106,18 +108,19 @@ def task(spec: TaskSpec) -> str:
 
 
 def ending(job: Job) -> str:
-    """How a job ended, and how long it ran."""
-    words = []
-    if job.exit and job.exit.rank is not None:
-        words.append(f"rank {job.exit.rank} failed first")
-    if job.exit and job.exit.node:
-        words.append(f"on node {job.exit.node}")
-    if job.exit and job.exit.code:
-        words.append(f"with code {job.exit.code}")
-    parts = [" ".join(words), job.exit.message if job.exit else ""]
+    """How a job ended, and how long it ran: `rank 1 on node n1 failed first: it raised; ran 3 min 4 s`."""
+    parts = [_failure(job.exit)] if job.exit else []
     if job.started_at_s is not None and job.ended_at_s is not None:
         parts.append(f"ran {duration(job.ended_at_s - job.started_at_s)}")
     return "; ".join(part for part in parts if part)
+
+
+def _failure(exit_: Exit) -> str:
+    message = exit_.message or (f"exit code {exit_.code}" if exit_.code else "")
+    if exit_.rank is None:
+        return message
+    where = f" on node {exit_.node}" if exit_.node else ""
+    return f"rank {exit_.rank}{where} failed first" + (f": {message}" if message else "")
 
 
 def exit_code(job: Job) -> int:

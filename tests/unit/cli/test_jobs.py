@@ -78,7 +78,7 @@ def test_show_says_why_a_job_waits_and_what_would_help(shell: Shell) -> None:
 
 def test_show_says_how_a_job_ended(shell: Shell) -> None:
     result = shell("show", "train", prepare=failed)
-    assert "rank 1 failed first on node dgx1-1 with code 3; it raised; ran 4.0 s" in result.out
+    assert "rank 1 on node dgx1-1 failed first: it raised; ran 4.0 s" in result.out
 
 
 def test_show_json(shell: Shell) -> None:

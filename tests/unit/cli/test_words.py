@@ -2,8 +2,9 @@ import pytest
 from msgspec import structs
 
 from gpuyard.cli import words
+from gpuyard.contracts.job import Exit, ExitCause
 from gpuyard.contracts.placement import PlacedLink, Placement, Slot
-from tests.unit.client.fake_yard import PLACEMENT
+from tests.unit.client.fake_yard import PLACEMENT, a_job
 
 INDEXES = {f"GPU-{letter}": index for index, letter in enumerate("abcd")}
 
@@ -42,9 +43,9 @@ def test_several_nodes_and_links() -> None:
             Slot(3, "main", "c", 1, 2),
         ),
         links=(
+            PlacedLink("a", "GPU-a", "GPU-c", "SYS", 8.5),
             PlacedLink("a", "GPU-a", "GPU-b", "NV2", 48.0),
             PlacedLink("a", "GPU-b", "GPU-c", "NV2", 48.0),
-            PlacedLink("a", "GPU-a", "GPU-c", "SYS", 8.5),
         ),
     )
     assert words.place(placement, INDEXES) == (
@@ -60,3 +61,18 @@ def test_an_unmeasured_link_has_no_bandwidth() -> None:
 def test_counts_and_sizes() -> None:
     assert [words.count(number, "rank") for number in range(3)] == ["no ranks", "1 rank", "2 ranks"]
     assert (words.size(None), words.size(3 << 29)) == ("?", "1.5 GiB")
+
+
+@pytest.mark.parametrize(
+    ("exit_", "text"),
+    [
+        (Exit(0), ""),
+        (Exit(3), "exit code 3"),
+        (Exit(None, ExitCause.CANCELLED, "cancelled on request"), "cancelled on request"),
+        (Exit(3, rank=1), "rank 1 failed first: exit code 3"),
+        (Exit(None, rank=1, node="n1"), "rank 1 on node n1 failed first"),
+        (Exit(3, ExitCause.USER_ERROR, "it raised", 1, "n1"), "rank 1 on node n1 failed first: it raised"),
+    ],
+)
+def test_endings(exit_: Exit, text: str) -> None:
+    assert words.ending(structs.replace(a_job(), exit=exit_)) == text
