@@ -69,8 +69,7 @@ async def connect(
         yield NatsBus(connection, replicas)
         await connection.finish()
     finally:
-        keeper.cancel()
-        await asyncio.wait((keeper,))
+        await _end(keeper)
         connection.abort()
 
 
@@ -230,6 +229,13 @@ class NatsBus:
         return await self._objects.has(bucket, name)
 
 
+async def _end(task: asyncio.Future[None]) -> None:
+    """Cancel until it is over: nats-py swallows a cancellation that meets one of its time-outs."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait((task,), timeout=1.0)
+
+
 @asynccontextmanager
 async def _flowing(source: NatsReader | NatsWork) -> AsyncIterator[None]:
     """Let messages come until the context ends."""
@@ -238,6 +244,5 @@ async def _flowing(source: NatsReader | NatsWork) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        keeper.cancel()
-        await asyncio.wait((keeper,))
+        await _end(keeper)
         await source.close()
