@@ -91,6 +91,17 @@ async def test_the_blocking_client(yard: FakeYard, server: NatsServer) -> None:
     assert await asyncio.to_thread(use) == [b"%d" % n for n in range(10)]
 
 
+async def test_an_iterator_may_outlive_its_client(yard: FakeYard, server: NatsServer) -> None:
+    def use() -> None:
+        with Client(server.url) as client:
+            job = client.submit(SPEC)
+            changes = client.watch(job)
+            assert next(changes).id == job.id
+        changes.close()
+
+    await asyncio.to_thread(use)
+
+
 async def test_no_server_is_unavailable(server: NatsServer) -> None:
     server.stop()
     with pytest.raises(Unavailable):

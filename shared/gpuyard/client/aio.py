@@ -58,23 +58,30 @@ class AsyncClient:
         self._dir = dir
         self._timeout_s = timeout_s
         self._given = bus
-        self._bus: Bus
+        self._connected: Bus | None = None
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         if self._given is not None:
-            self._bus = self._given
+            self._connected = self._given
             return self
         url = self._url or locate.find(self._dir and str(self._dir)).url
         from gpuyard.bus import nats_bus  # noqa: PLC0415 - a tenth of a second
 
-        self._bus = await self._open.enter_async_context(nats_bus.connect(url, "client"))
+        self._connected = await self._open.enter_async_context(nats_bus.connect(url, "client"))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._connected = None
         await self._open.aclose()
+
+    @property
+    def _bus(self) -> Bus:
+        if self._connected is None:
+            raise RuntimeError("a client works inside its `with` block only")
+        return self._connected
 
     async def submit(
         self, spec: JobSpec, *, workdir: Path | str | None = None, request_id: str | None = None

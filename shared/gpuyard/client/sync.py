@@ -5,10 +5,10 @@ One background thread runs the event loop and the connection. Calls may come fro
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from gpuyard.bus.port import Bus
 from gpuyard.client.aio import AsyncClient, JobRef, Jobs, Nodes
@@ -33,11 +33,10 @@ class Client:
         bus: Bus | None = None,
     ) -> None:
         self._client = AsyncClient(url, dir, timeout_s=timeout_s, bus=bus)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="gpuyard-client", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._start()
         try:
             self._run(self._client.__aenter__())
         except BaseException:
@@ -49,7 +48,7 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._run(self._client.__aexit__(kind, error, trace))
+            self._run(self._leave(kind, error, trace))
         finally:
             self._stop()
 
@@ -67,7 +66,7 @@ class Client:
         """All jobs, newest first."""
         return self._run(self._client.list(active_only=active_only, limit=limit))
 
-    def watch(self, ref: JobRef) -> Iterator[Job]:
+    def watch(self, ref: JobRef) -> Generator[Job, None, None]:
         """The job as it is now and after each change, until it has ended."""
         return self._iterate(self._client.watch(ref))
 
@@ -88,13 +87,15 @@ class Client:
         ranks: Collection[int] | None = None,
         tail: int | None = None,
         notice: Notice = say_nothing,
-    ) -> Iterator[LogLine]:
+    ) -> Generator[LogLine, None, None]:
         """What a job prints, in the order of each rank. `notice` is called in the client's own thread."""
         return self._iterate(
             self._client.logs(ref, follow=follow, attempt=attempt, ranks=ranks, tail=tail, notice=notice)
         )
 
-    def events(self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False) -> Iterator[Event]:
+    def events(
+        self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False
+    ) -> Generator[Event, None, None]:
         """What happened, in order: to one job, or to all."""
         return self._iterate(self._client.events(ref, after=after, follow=follow))
 
@@ -103,6 +104,9 @@ class Client:
         return self._run(self._client.nodes(sample_wait_s=sample_wait_s))
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            call.close()
+            raise RuntimeError("a client works inside its `with` block only")
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result()
@@ -110,22 +114,43 @@ class Client:
             future.cancel()
             raise
 
-    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        stream = cast("AsyncGenerator[T, None]", items)
+    def _iterate(self, stream: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+        turn = asyncio.Lock()
         try:
             while True:
                 try:
-                    yield self._run(_following(stream))
+                    yield self._run(_following(stream, turn))
                 except StopAsyncIteration:
                     return
         finally:
-            self._run(stream.aclose())
+            if self._loop is not None:
+                self._run(_close(stream, turn))
+
+    async def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close iterators that were left early before the connection they read from."""
+        await asyncio.get_running_loop().shutdown_asyncgens()
+        await self._client.__aexit__(kind, error, trace)
+
+    def _start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gpuyard-client", daemon=True)
+        self._thread.start()
 
     def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        loop, self._loop = self._loop, None
+        assert loop, "stopped twice"
+        loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
-        self._loop.close()
+        loop.close()
 
 
-async def _following(stream: AsyncIterator[T]) -> T:
-    return await anext(stream)
+async def _following(stream: AsyncGenerator[T, None], turn: asyncio.Lock) -> T:
+    async with turn:
+        return await anext(stream)
+
+
+async def _close(stream: AsyncGenerator[T, None], turn: asyncio.Lock) -> None:
+    async with turn:  # after Ctrl-C the last step is cancelled, but may still be on its way out
+        await stream.aclose()

@@ -280,6 +280,12 @@ async def test_a_given_bus_stays_usable(yard: FakeYard) -> None:
     assert all(isinstance(request, Submit) for request in yard.requests)
 
 
+async def test_outside_its_block_a_client_says_so(yard: FakeYard) -> None:
+    client = AsyncClient(bus=yard.bus)
+    with pytest.raises(RuntimeError, match="`with` block"):
+        await client.list()
+
+
 async def test_a_record_that_cant_be_read_is_named(client: AsyncClient, yard: FakeYard) -> None:
     await yard.bus.append("gpuyard.state.job.bad-1", b"\xc1")
     with pytest.raises(Fault, match="bad-1"):

@@ -27,7 +27,7 @@ def client() -> Iterator[Client]:
         client._client = AsyncClient(bus=yard.bus)
         await client._client.__aenter__()
 
-    client._thread.start()
+    client._start()
     client._run(enter())
     yield client
     client._run(yard_holder.aclose())
@@ -60,6 +60,20 @@ def test_an_iterator_that_is_left_early_is_closed(client: Client) -> None:
     next(lines)
     del lines
     assert client.get(job).id == job.id
+
+
+def test_ctrl_c_while_waiting_for_the_next_line_ends_the_iterator(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    changes = client.events(follow=True)
+    monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(changes)
+    monkeypatch.undo()
+    assert client.list() == []
 
 
 def test_calls_may_come_from_several_threads(client: Client) -> None:
@@ -97,3 +111,9 @@ def test_the_twins_have_the_same_calls_and_parameters() -> None:
     assert {name for name in vars(AsyncClient) if name[0] != "_"} == {
         name for name in vars(Client) if name[0] != "_"
     }
+
+
+def test_outside_its_block_a_client_says_so() -> None:
+    client = Client()
+    with pytest.raises(RuntimeError, match="`with` block"):
+        client.list()
