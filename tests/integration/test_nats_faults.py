@@ -184,6 +184,31 @@ async def flood(bus: NatsBus) -> None:
         await bus.publish("room.flood", b"x" * 1_000_000)
 
 
+async def test_a_frozen_server_is_noticed_by_its_silence(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuyard.bus.nats_client._PING_INTERVAL_S", 0.2)
+    async with connect(server.url, "watchful") as bus:
+        link = link_of(bus)
+        with server.paused():
+            await soon(link.lost.wait())
+        await bus.publish("room.a", b"")
+        assert link_of(bus) is not link
+
+
+async def test_the_servers_pings_are_answered(tmp_path: Path) -> None:
+    class Impatient(NatsServer):
+        def conf(self) -> str:
+            return super().conf().replace('ping_interval: "10s"', 'ping_interval: "300ms"')
+
+    with Impatient(tmp_path) as server:
+        async with connect(server.url, "idle") as bus:
+            lost = asyncio.ensure_future(link_of(bus).lost.wait())
+            await asyncio.wait([lost], timeout=3.0)
+            assert not lost.done()
+            lost.cancel()
+
+
 async def test_a_late_pong_does_no_harm(bus: NatsBus, server: NatsServer) -> None:
     link = link_of(bus)
     with server.paused():

@@ -54,6 +54,7 @@ class Link(Client):
         self._sids = itertools.count(1)
         self._out: list[bytes] = []
         self._out_bytes = 0
+        self._settling: asyncio.Future[None] | None = None
 
     async def open(self, servers: list[str], name: str) -> None:
         try:
@@ -151,6 +152,7 @@ class Link(Client):
                 task.cancel()
         if self._transport:
             self._writer.transport.abort()
+            self._settling = asyncio.ensure_future(_settled(self._writer))
         for pong in self._pongs:
             pong.cancel()
         self._on_lost(self)
@@ -172,6 +174,13 @@ class Link(Client):
         """The original can end without a word; then nothing would be received and nobody would know."""
         await super()._read_loop()
         self.abort()
+
+    async def _send_command(self, cmd: bytes, priority: bool = False) -> None:
+        """The original waits, without end, when much is buffered, and swallows cancellation meanwhile."""
+        self.send(cmd)
+
+    async def _flush_pending(self, force_flush: bool = False) -> None:
+        """Nothing is pending: `send` takes care of it."""
 
     async def _process_pong(self) -> None:
         """The original fails on a pong that comes after its waiter gave up, and takes the read loop along."""
@@ -354,6 +363,12 @@ class Connection:
         answer = self._waiting.get(subject[len(self._answers_at) :])
         if answer is not None and not answer.done():
             answer.set_result((payload, headers))
+
+
+async def _settled(writer: asyncio.StreamWriter) -> None:
+    """Take note of how the socket ended; asyncio complains on stderr about an error nobody looked at."""
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 def _give_up(answer: asyncio.Future[Answer]) -> None:
