@@ -294,6 +294,8 @@ async def test_a_restart_of_the_server_loses_and_repeats_nothing(
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealYard]:
     with real_yard(tmp_path_factory.mktemp("yard"), "azure-ndv2-v100-8gpu") as running_yard:
         yield running_yard
+        down = [sys.executable, "-m", "gpuyard", "down", "--dir", str(running_yard.root)]
+        subprocess.run(down, check=True, timeout=PATIENCE_S)
 
 
 async def test_a_real_yard_is_joined(client: list[str], yard: RealYard) -> None:
