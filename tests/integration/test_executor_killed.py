@@ -1,4 +1,4 @@
-"""kill -9 of the executor, again and again: every byte once, in order, the exit code kept, nothing run twice."""
+"""kill -9 of the executor, again and again: every byte once, in order, nothing run twice."""
 
 import sys
 from pathlib import Path

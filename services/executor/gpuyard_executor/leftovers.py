@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 from gpuyard_executor.rank_directory import RankDirectory
-from gpuyard_executor.supervisor.processes import all_pids, start_ticks, stat_of
+from gpuyard_executor.supervisor.processes import all_pids, stat_of
 
 MARK = "GPUYARD_RANK_DIR"
 _ROUND_S = 0.02
@@ -36,23 +36,33 @@ def _kill_once(directory: RankDirectory) -> bool:
 def find_leftovers(directory: RankDirectory) -> list[int]:
     """Living processes of the rank."""
     mark = b"\0" + f"{MARK}={directory.path}".encode(errors="surrogateescape") + b"\0"
-    session = _own_session(directory)
+    session = _own_session(directory, mark)
     return [pid for pid in all_pids() if _is_of(pid, session, mark)]
 
 
-def _own_session(directory: RankDirectory) -> int | None:
-    """The rank's session; None if its number belongs to somebody else by now."""
-    pid, ticks = directory.started() or (0, 0)
-    now_ticks = start_ticks(pid) if pid else None
-    return pid if pid and now_ticks in (None, ticks) else None
+def _own_session(directory: RankDirectory, mark: bytes) -> int | None:
+    """The rank's session; None if its number belongs to somebody else by now.
+
+    While one process of a session lives, its number is not given again. So it is ours unless a leader lives
+    that is not: ours was killed together with its supervisor.
+    """
+    leader = directory.started() or None
+    return leader if leader and (not _is_alive(leader) or _has_mark(leader, mark)) else None
+
+
+def _is_alive(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and stat[0] not in "ZX"
 
 
 def _is_of(pid: int, session: int | None, mark: bytes) -> bool:
     stat = stat_of(pid)
     if stat is None or stat[0] in "ZX":
         return False
-    if session is not None and int(stat[3]) == session:
-        return True
+    return (session is not None and int(stat[3]) == session) or _has_mark(pid, mark)
+
+
+def _has_mark(pid: int, mark: bytes) -> bool:
     try:
         return mark in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -99,15 +99,12 @@ class RankDirectory:
         record = ExitFile(None, self.started_at_s(), at_s, lost=cause)
         write_whole(self.path / "exit", msgspec.json.encode(record))
 
-    def started(self) -> tuple[int, int] | None:
-        """Process id and start time of the rank's first process; None if it never ran."""
+    def started(self) -> int | None:
+        """Process id of the rank's first process, 0 if it did not get to write it; None if it never ran."""
         try:
-            pid, ticks = (self.path / "started").read_text().split()
-            return int(pid), int(ticks)
+            return int((self.path / "started").read_text() or 0)
         except FileNotFoundError:
             return None
-        except ValueError:
-            return 0, 0
 
     def started_at_s(self) -> float | None:
         try:

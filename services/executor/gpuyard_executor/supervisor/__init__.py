@@ -7,7 +7,7 @@ A supervisor works in its rank's directory:
   `plan`      what to run, written by the executor before the supervisor exists
   `lock`      locked as long as the supervisor lives: proof of life, safe against reused process ids
   `control`   socket; one JSON object per line, both ways
-  `started`   process id and start time, written by the rank's first process before it becomes the command
+  `started`   id of the rank's first process, written by it before it becomes the command
   `out.N`     output as frames, in segments named by the position N of their first byte
   `exit`      how it ended, written once nothing of the rank is left
 """

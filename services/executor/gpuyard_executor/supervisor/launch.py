@@ -6,12 +6,13 @@ import os
 import signal
 from typing import NoReturn
 
-from gpuyard_executor.supervisor.processes import start_ticks
+from gpuyard_executor.supervisor.files import read_all, write_file
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _libc = ctypes.CDLL(None)
 
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM)
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP)
+"""What a supervisor or its Python ignores. A program that is executed would go on ignoring it."""
 
 
 class LaunchFailed(Exception):
@@ -52,8 +53,8 @@ def launch(command: list[str], cwd: str, env: dict[str, str]) -> tuple[int, tupl
         _become(command, cwd, env, ends=(out_end, err_end), trouble=trouble_end, parent=parent)
     for fd in (out_end, err_end, trouble_end):
         os.close(fd)
-    with open(trouble, "rb") as reader:  # noqa: PTH123 - a descriptor; it closes when the command runs
-        words = reader.read().split()
+    words = read_all(trouble).split()  # the other end closes when the command runs
+    os.close(trouble)
     if not words:
         return pid, (out, err)
     os.waitpid(pid, 0)
@@ -72,8 +73,7 @@ def _become(
         os.dup2(ends[0], 1)
         os.dup2(ends[1], 2)
         stage = "record"
-        with open("started", "w", encoding="ascii") as file:  # noqa: PTH123
-            file.write(f"{os.getpid()} {start_ticks(os.getpid())}")
+        write_file("started", b"%d" % os.getpid())
         stage = "chdir"
         os.chdir(cwd)
         stage = "exec"
@@ -92,6 +92,5 @@ def _leave_parent(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-    for number in _RESET:
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])

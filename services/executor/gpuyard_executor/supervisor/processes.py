@@ -2,20 +2,15 @@
 
 import os
 
+from gpuyard_executor.supervisor.files import read_file
+
 
 def stat_of(pid: int) -> list[str] | None:
     """Fields of /proc/PID/stat from the state (field 3) on; None if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - no pathlib here
-            return file.read().rpartition(")")[2].split()
+        return read_file(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-
-
-def start_ticks(pid: int) -> int | None:
-    """When the process began, in clock ticks since boot; with the id it names a process for good."""
-    stat = stat_of(pid)
-    return int(stat[19]) if stat else None
 
 
 def all_pids() -> list[int]:

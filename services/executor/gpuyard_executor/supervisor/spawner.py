@@ -9,6 +9,7 @@ import socket
 import sys
 from typing import NoReturn
 
+from gpuyard_executor.supervisor.files import read_file, write_file
 from gpuyard_executor.supervisor.launch import adopt_orphans, set_name
 from gpuyard_executor.supervisor.supervisor import Supervisor
 
@@ -17,6 +18,8 @@ def spawn(requests: socket.socket) -> None:
     """Fork a supervisor for each request (three descriptors) until the executor is gone."""
     set_name(b"gpuyard-spawner")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects supervisors that ended
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.get_exec_path({})  # imports here what every fork would have to import for itself
     gc.freeze()
     while True:
@@ -41,13 +44,10 @@ def supervise(directory: int, lock: int, listener: int) -> NoReturn:
         os.close(directory)
         set_name(b"gpuyard-rank")
         adopt_orphans()
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with open("plan", "rb") as file:  # noqa: PTH123 - no pathlib here
-            plan = json.load(file)
-        Supervisor(socket.socket(fileno=listener), plan).run()
+        Supervisor(socket.socket(fileno=listener), json.loads(read_file("plan"))).run()
     except BaseException as error:  # noqa: BLE001 - last words, else nobody would ever learn why
-        with contextlib.suppress(OSError), open("trouble", "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(f"{error!r} in line {error.__traceback__ and error.__traceback__.tb_lineno}")
+        with contextlib.suppress(OSError):
+            write_file("trouble", repr(error).encode())
         os._exit(1)
     os._exit(0)
 

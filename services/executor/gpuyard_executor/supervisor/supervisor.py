@@ -1,6 +1,7 @@
 """The supervisor's loop: waits for the order to start, keeps output and exit code, leaves nothing behind."""
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from gpuyard_executor.supervisor.client import Client
+from gpuyard_executor.supervisor.files import write_file
 from gpuyard_executor.supervisor.launch import LaunchFailed, launch
 from gpuyard_executor.supervisor.processes import children_of
 from gpuyard_executor.supervisor.spool import Spool
@@ -20,6 +22,7 @@ _READ_BYTES = 65536
 _KILL_ROUND_MS = 20
 _LONGEST_ROUND_MS = 1000
 _NO_ROOM_MS = 200
+_FORSAKEN_MS = 600_000
 
 
 class Supervisor:
@@ -50,8 +53,11 @@ class Supervisor:
         self._hear_signals()
         self._hear(self._listener.fileno(), self._accept)
         while not (self._ended and self._alone and self._is_drained()):
-            for fd, _ in self._poll.poll(self._patience_ms()):
+            heard = self._poll.poll(self._patience_ms())
+            for fd, _ in heard:
                 self._on.get(fd, _nothing)()
+            if not heard and self._is_forsaken():
+                self._give_up()
             self._kill_what_must_end()
             self._hear_pipes_if_room()
         self._record.setdefault("ended_at_s", time.time())
@@ -69,16 +75,14 @@ class Supervisor:
         self._poll.unregister(fd)
 
     def _hear_signals(self) -> None:
-        receiver, sender = socket.socketpair()
-        for end in (receiver, sender):
-            end.setblocking(False)
+        receiver, sender = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        signal.set_wakeup_fd(sender.detach(), warn_on_full_buffer=False)
-        self._hear(receiver.fileno(), partial(self._on_signal, receiver))
+            signal.signal(number, _nothing)
+        signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+        self._hear(receiver, partial(self._on_signal, receiver))
 
-    def _on_signal(self, receiver: socket.socket) -> None:
-        if signal.SIGTERM in receiver.recv(_READ_BYTES):
+    def _on_signal(self, receiver: int) -> None:
+        if signal.SIGTERM in os.read(receiver, _READ_BYTES):
             self._stop(self._plan["grace_s"])
         self._collect_dead()
 
@@ -121,6 +125,14 @@ class Supervisor:
             self._pipes[fd] = stream
             self._hear(fd, partial(self._read, fd))
         self._enter("running")
+
+    def _is_forsaken(self) -> bool:
+        """Not started, and no executor is there that could: its yard may have been deleted."""
+        return self._state == "ready" and not self._clients
+
+    def _give_up(self) -> None:
+        self._record["failed"] = ["wait", errno.ETIMEDOUT]
+        self._ended = True
 
     def _stop(self, grace_s: float) -> None:
         """Signal once; of several deadlines the earliest holds."""
@@ -178,6 +190,8 @@ class Supervisor:
             waits_ms.append(1 + max(0, int(1000 * (self._stop_at_s - time.monotonic()))))
         if not self._hears_pipes or (self._ended and self._alone):
             waits_ms.append(_NO_ROOM_MS)
+        if self._is_forsaken():
+            waits_ms.append(_FORSAKEN_MS)
         return min(waits_ms, default=None)
 
     # -- output --------------------------------------------------------------------------------------------
@@ -250,18 +264,15 @@ class Supervisor:
             client.connection.close()
 
 
-def _nothing() -> None:
-    """Stands for a descriptor that was dropped in the same round."""
+def _nothing(*_: object) -> None:
+    """Stands for a descriptor that was dropped in the same round, or wakes the loop by having been called."""
 
 
 def write_record(record: dict[str, Any]) -> None:
     """Put the exit record on disk, whole or not at all, however long the disk takes to have room."""
     while True:
         try:
-            with open("exit.new", "w", encoding="ascii") as file:  # noqa: PTH123 - no pathlib here
-                file.write(json.dumps(record))
-                file.flush()
-                os.fsync(file.fileno())
+            write_file("exit.new", json.dumps(record).encode(), sync=True)
             os.rename("exit.new", "exit")  # noqa: PTH104
         except OSError:
             time.sleep(_NO_ROOM_MS / 1000)
