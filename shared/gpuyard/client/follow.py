@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from typing import Any
 
+from msgspec.structs import replace
+
 from gpuyard.bus.port import Bus, Message, Reader
 from gpuyard.client.join import Join
 from gpuyard.contracts.codec import decode, encode
@@ -18,6 +20,7 @@ from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery
 from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
 
 ANSWER_TIMEOUT_S = 5.0
+QUIET_S = 2.0
 PATIENCE_TRIES = 6
 
 Notice = Callable[[str], None]
@@ -123,7 +126,8 @@ class _Follower:
         """Lines from the stream, until there is nothing to wait for or the logger can give missing ones.
 
         Lines that were trimmed before they were read here were stored, and the logger has come past the
-        place where this reading began: then history is asked again, and reading goes on behind it.
+        place where this reading began: then history is asked again, and reading goes on behind it. If
+        nothing came after those lines, silence is the only sign of them.
         """
         missing = self._when_stored(0) if self._is_alone else None
         try:
@@ -131,7 +135,10 @@ class _Follower:
                 while not self._join.is_done and (self._live or reader.backlog or missing):
                     message = await _next(reader, missing)
                     if message is None:
-                        return
+                        self._has_gap = _is_done(missing) or await self._is_behind()
+                        if self._has_gap:
+                            return
+                        continue
                     lines = self._take(message)
                     if lines is None:
                         self._has_gap = True
@@ -176,6 +183,14 @@ class _Follower:
             return False
         return page.through_seq >= seq
 
+    async def _is_behind(self) -> bool:
+        """Whether a logger has what was not given yet."""
+        try:
+            page = await self._ask(replace(self._join.query(self._job), max_bytes=1))
+        except Unavailable:
+            return False
+        return self._join.lacks(page)
+
     async def _ask(self, query: LogQuery) -> LogPage:
         answer = await self._bus.request(LOG_QUERY(), encode(query), timeout_s=ANSWER_TIMEOUT_S)
         page: LogPage | Failure = decode(answer.payload, LogPage | Failure)
@@ -203,18 +218,22 @@ class _Follower:
 
 
 async def _next(reader: Reader, missing: asyncio.Task[None] | None) -> Message | None:
-    """The next message; None as soon as what is missing can be had."""
-    if missing is None:
-        return await anext(reader)
+    """The next message; None if it is quiet, or as soon as what is missing can be had."""
     coming = asyncio.ensure_future(anext(reader))
     try:
-        await asyncio.wait((coming, missing), return_when=asyncio.FIRST_COMPLETED)
-        if missing.done():
-            missing.result()
-            return None
-        return coming.result()
+        awaited = {coming, missing} if missing else {coming}
+        await asyncio.wait(awaited, timeout=QUIET_S, return_when=asyncio.FIRST_COMPLETED)
+        return None if _is_done(missing) or not coming.done() else coming.result()
     finally:
         await _cancel(coming)
+
+
+def _is_done(missing: asyncio.Task[None] | None) -> bool:
+    """Raises what ended the waiting, if that is why it is done."""
+    if missing is None or not missing.done():
+        return False
+    missing.result()
+    return True
 
 
 async def _cancel(task: asyncio.Future[Any] | None) -> None:

@@ -80,6 +80,11 @@ class Join:
             self._ended.add(batch.rank)
         return lines
 
+    def lacks(self, page: LogPage) -> bool:
+        """Whether there is anything in the answer to `query` that was not given yet."""
+        ended = page.ended if self.ranks is None else self.ranks.intersection(page.ended)
+        return bool(page.batches) or not page.complete or not self._ended.issuperset(ended)
+
     def begin_at(self, batch: LogBatch) -> None:
         """Without a logger to tell where the tail begins, a rank begins where the stream shows it first."""
         self.attempt = self.attempt or batch.attempt

@@ -34,7 +34,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that the logger took with it is not waited for as long as in life."""
+    """What a logger took with it is not waited for as long as in life."""
+    monkeypatch.setattr(follow_module, "QUIET_S", 0.02)
     monkeypatch.setattr(follow_module, "ANSWER_TIMEOUT_S", 0.02)
 
 
@@ -218,6 +219,35 @@ async def test_a_slow_follower_gets_trimmed_lines_from_history() -> None:
         await logger.trim()
         await write(logger.bus, [batch(30, 31, end=True)])
         assert [line.seq async for line in lines] == list(range(1, 31))
+
+
+async def test_lines_trimmed_while_a_follower_was_away_are_missed_even_if_none_follow(
+    impatience: None,
+) -> None:
+    async with world() as logger:
+        await write(logger.bus, [batch(0, 3)])
+        lines = follow(logger.bus, JOB, expected_ranks=1)
+        assert (await anext(lines)).seq == 0
+        await write(logger.bus, [batch(3, 9, end=True)])
+        await logger.persist()
+        await logger.trim()
+        assert [line.seq async for line in lines] == list(range(1, 9))
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_silence_is_not_taken_for_loss(impatience: None, live: bool) -> None:
+    async with world() as logger:
+        await write(logger.bus, [batch(0, 3, end=not live), batch(0, 0, rank=1)])
+        await logger.persist()
+        async with following(logger, expected_ranks=1, live=live) as followed:
+            await followed.until(lambda f: len(f.lines) == 3)
+            asked = logger.questions
+            if live:
+                await followed.until(lambda _: logger.questions > asked + 3)
+                await write(logger.bus, [batch(3, 5, end=True)])
+            await followed.end()
+        assert followed.seqs() == list(range(5 if live else 3))
+        assert followed.notices == []
 
 
 async def test_without_logger_live_lines_flow() -> None:

@@ -63,6 +63,15 @@ def test_done_when_every_expected_rank_ended() -> None:
     assert join.is_done
 
 
+def test_what_a_page_can_tell_that_is_new() -> None:
+    join = Join(1, ranks=[0, 1])
+    join.take_page(LogPage(1, (batch(0, 3),), {0: 3}, ended=(0,)))
+    assert not join.lacks(LogPage(1, (), ended=(0, 5)))
+    assert join.lacks(LogPage(1, (), ended=(0, 1)))
+    assert join.lacks(LogPage(1, (), complete=False))
+    assert join.lacks(LogPage(1, (batch(3, 4),)))
+
+
 def test_chosen_ranks_are_the_expected_ones() -> None:
     join = Join(1, ranks=[1], expected_ranks=8)
     assert numbers(join.take_batch(batch(0, 3, end=True))) == []
