@@ -115,7 +115,9 @@ class Node:
         wanted = FACT.some(node=self.name)
         async with self._context.bus.read(FACTS_STREAM, wanted, start=From.LAST_PER_SUBJECT) as reader:
             while reader.backlog:
-                facts.append(decode((await anext(reader)).payload, GangFact))
+                message = await anext(reader)
+                facts.append(decode(message.payload, GangFact))
+                self._publisher.note(facts[-1].job, message.seq)
         return facts
 
     async def watch(self) -> None:
@@ -182,6 +184,7 @@ class Node:
                 await self._ship(effect)
             case DropFact(job):
                 await self._context.bus.trim(FACTS_STREAM, subject=FACT(node=self.name, job=job))
+                self._publisher.note(job, 0)
 
     async def _acknowledge(self, delivery: Delivery) -> None:
         """An order that is not on disk, or whose acknowledgement gets lost, comes again: that is harmless."""

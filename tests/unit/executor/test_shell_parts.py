@@ -10,7 +10,7 @@ import structlog
 
 from gpuyard.bus.memory import MemoryBus
 from gpuyard.contracts.codec import decode
-from gpuyard.contracts.errors import Unavailable
+from gpuyard.contracts.errors import Conflict, Unavailable
 from gpuyard.contracts.fact import GangFact
 from gpuyard.contracts.subjects import FACTS_STREAM, STREAMS
 from gpuyard.runtime.clock import SystemClock
@@ -108,6 +108,50 @@ async def test_changes_collapse_and_the_newest_gets_out(failures: int) -> None:
     assert decode(newest.payload, GangFact) == fact(4)
     assert newest.seq <= 2
     await publisher.close()
+
+
+async def test_a_fact_that_arrives_late_does_not_replace_a_newer_one() -> None:
+    bus, published = LateBus(), asyncio.Queue[GangFact]()
+    await bus.ensure(STREAMS)
+    publisher = Publisher(bus, SystemClock(), structlog.get_logger(), published.put_nowait)
+    publisher.publish(fact(1), {})
+    async with asyncio.timeout(GENEROUS_S):
+        assert await published.get() == fact(1)
+        with pytest.raises(Conflict):
+            await bus.deliver_late()
+        publisher.publish(fact(2), {})
+        assert await published.get() == fact(2)
+    await publisher.close()
+
+
+async def test_a_fact_that_got_through_unseen_is_no_obstacle() -> None:
+    bus, published = LateBus(), asyncio.Queue[GangFact]()
+    await bus.ensure(STREAMS)
+    publisher = Publisher(bus, SystemClock(), structlog.get_logger(), published.put_nowait)
+    publisher.publish(fact(1), {})
+    await asyncio.sleep(0)
+    await bus.deliver_late()
+    async with asyncio.timeout(GENEROUS_S):
+        assert await published.get() == fact(1)
+    await publisher.close()
+
+
+class LateBus(MemoryBus):
+    """Its first append gets no answer and stays in some buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._late: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+    async def append(self, *args: Any, **options: Any) -> Any:
+        if self._late is None:
+            self._late = args, options
+            raise Unavailable("no answer")
+        return await super().append(*args, **options)
+
+    async def deliver_late(self) -> None:
+        assert self._late
+        await super().append(*self._late[0], **self._late[1])
 
 
 async def test_jobs_do_not_wait_for_each_other() -> None:
