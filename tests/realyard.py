@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ class RealYard:
         if holder:
             os.kill(holder, signal.SIGKILL)
         for pid in _naming(self.root):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may end by itself meanwhile
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager

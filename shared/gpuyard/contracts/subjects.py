@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.fact import Beat, ExecutorInfo, GangFact
 from gpuyard.contracts.hardware import Inventory, NodeSample
 from gpuyard.contracts.job import Job
@@ -147,7 +148,7 @@ REJECTED = Channel(
 SAMPLE = Channel("gpuyard.sample.{node}", NodeSample, "monitor of that node", "How the node is doing, 1 Hz.")
 BEAT = Channel("gpuyard.beat.{node}", Beat, "executor of that node", "Sign of life, 1 Hz.")
 LOG_QUERY = Channel(
-    "gpuyard.query.logs", LogQuery, "clients", "Ask a logger for stored lines.", answer=LogPage
+    "gpuyard.query.logs", LogQuery, "clients", "Ask a logger for stored lines.", answer=LogPage | Failure
 )
 
 CHANNELS = (
