@@ -160,7 +160,7 @@ async def test_a_stop_is_carried_out_while_the_executor_is_away(tmp_path: Path) 
         await engine.stop(key, 0.5)
         directory = engine.directory(key)
     async with asyncio.timeout(GENEROUS_S):
-        while not (directory / "exit").exists():
+        while b'"ended_at_s"' not in (directory / "rank").read_bytes():
             await asyncio.sleep(0.01)
     assert not is_alive(pid)
     async with engine_at(tmp_path) as engine:

@@ -57,10 +57,9 @@ MOMENTS = (
     "orders/JOB.1.prepare",
     "work/JOB.1",
     "ranks/JOB.1.0",
-    "ranks/JOB.1.0/plan",
+    "ranks/JOB.1.0/rank",
     "ranks/JOB.1.0/control",
-    "ranks/JOB.1.0/started",
-    "ranks/JOB.1.0/exit",
+    "ranks/JOB.1.0/out.00000000000000000000",
     "shipped/JOB.1.0",
 )
 
@@ -73,7 +72,7 @@ async def test_killed_at_every_step(tmp_path: Path) -> None:
         async with commander(server) as scheduler:
             for number, moment in enumerate(MOMENTS):
                 job, ran = f"job{number}", tmp_path / f"ran-{number}"
-                task = TaskSpec(("sh", "-c", f"set -C; echo once > {ran} && exit 7"))
+                task = TaskSpec(("sh", "-c", f"set -C; echo once > {ran} && echo ran && exit 7"))
                 await scheduler.give(prepare(job, tasks=(task,)))
                 executor.kill_at(moment.replace("JOB", job))
                 executor.start()

@@ -140,7 +140,7 @@ async def test_a_rank_that_was_never_supervised_is_prepared_anew(tmp_path: Path)
     spawner = SpawnerHandle()
     half_made = tmp_path / "node" / "ranks" / str(key)
     half_made.mkdir(parents=True)
-    (half_made / "plan").write_text('{"command": ["true"], "cwd": "/"}')
+    (half_made / "rank").write_text('{"command": ["tr')
     async with ProcessEngine(tmp_path / "node", spawner) as engine:
         assert list(await engine.list()) == []
         await engine.prepare(RankPlan(key, ("true",), "/"))
@@ -153,7 +153,7 @@ async def test_no_room_to_prepare_is_a_failed_launch(tmp_path: Path, monkeypatch
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gpuyard_executor.rank_directory.write_whole", no_room)
+    monkeypatch.setattr("gpuyard_executor.rank_directory.render_plan", no_room)
     async with ProcessEngine(tmp_path / "node", SpawnerHandle()) as engine:
         key = RankKey("job", 1, 0)
         await engine.prepare(RankPlan(key, ("true",), "/"))

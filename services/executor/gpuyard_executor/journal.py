@@ -1,6 +1,7 @@
 """Orders on disk, so that they may be acknowledged: after a restart the executor still knows what was wanted.
 
-One file per order, written whole. Not synced: what a power cut takes away, ends by it as well.
+One file per order, written once. A file cut short was never acknowledged. Not synced: what a power cut takes
+away, ends by it as well.
 """
 
 from pathlib import Path
@@ -10,7 +11,6 @@ from msgspec import Struct
 
 from gpuyard.contracts.order import Order, Prepare, Start, Stop
 from gpuyard_executor.core.rank import GangKey
-from gpuyard_executor.rank_directory import write_whole
 
 _KINDS = {Prepare: "prepare", Start: "start", Stop: "stop"}
 
@@ -28,11 +28,18 @@ class Journal:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def write(self, entry: Entry) -> None:
-        """Keep an order; the same again replaces it."""
-        write_whole(self._path(entry.order), msgspec.msgpack.encode(entry))
+        """Keep an order; the same again changes nothing."""
+        path = self._path(entry.order)
+        if path.exists():
+            return
+        try:
+            path.write_bytes(msgspec.msgpack.encode(entry))
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
     def read(self) -> list[Entry]:
-        """All that is kept. A file cut short by a power loss counts as never written."""
+        """All that is kept."""
         entries = []
         for path in sorted(self._directory.iterdir()):
             try:

@@ -10,44 +10,42 @@ import os
 import signal
 from pathlib import Path
 
-from gpuyard_executor.rank_directory import RankDirectory
 from gpuyard_executor.supervisor.processes import all_pids, stat_of
 
 MARK = "GPUYARD_RANK_DIR"
 _ROUND_S = 0.02
 
 
-async def kill_leftovers(directory: RankDirectory) -> None:
+async def kill_leftovers(directory: Path, leader: int) -> None:
     """Kill until nothing is left, however long that takes."""
     while True:
-        if not await asyncio.to_thread(_kill_once, directory):
+        if not await asyncio.to_thread(_kill_once, directory, leader):
             return
         await asyncio.sleep(_ROUND_S)
 
 
-def _kill_once(directory: RankDirectory) -> bool:
-    found = find_leftovers(directory)
+def _kill_once(directory: Path, leader: int) -> bool:
+    found = find_leftovers(directory, leader)
     for pid in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return bool(found)
 
 
-def find_leftovers(directory: RankDirectory) -> list[int]:
+def find_leftovers(directory: Path, leader: int) -> list[int]:
     """Living processes of the rank."""
-    mark = b"\0" + f"{MARK}={directory.path}".encode(errors="surrogateescape") + b"\0"
-    session = _own_session(directory, mark)
+    mark = b"\0" + f"{MARK}={directory}".encode(errors="surrogateescape") + b"\0"
+    session = _own_session(leader, mark)
     return [pid for pid in all_pids() if _is_of(pid, session, mark)]
 
 
-def _own_session(directory: RankDirectory, mark: bytes) -> int | None:
+def _own_session(leader: int, mark: bytes) -> int | None:
     """The rank's session; None if its number belongs to somebody else by now.
 
     While one process of a session lives, its number is not given again. So it is ours unless a leader lives
     that is not: ours was killed together with its supervisor.
     """
-    leader = directory.started() or None
-    return leader if leader and (not _is_alive(leader) or _has_mark(leader, mark)) else None
+    return leader if not _is_alive(leader) or _has_mark(leader, mark) else None
 
 
 def _is_alive(pid: int) -> bool:

@@ -84,15 +84,8 @@ class ProcessEngine:
             self._follow(rank)
 
     def _set_up(self, rank: SupervisedRank, plan: RankPlan) -> None:
-        rank.directory.create(plan, self._limits)
-        with rank.directory.opened() as directory:
-            lock = rank.directory.lock(directory)
-            assert lock is not None, f"{plan.key} is new and yet supervised"
-            try:
-                with rank.directory.listen(directory) as listener:
-                    self._spawner.spawn(directory, lock, listener.fileno())
-            finally:
-                os.close(lock)
+        with rank.directory.create(plan, self._limits) as fds:
+            self._spawner.spawn(*fds)
 
     async def start(self, key: RankKey, env: Mapping[str, str]) -> None:
         rank = self._ranks[key]
@@ -136,8 +129,9 @@ class ProcessEngine:
             if key is None:
                 continue
             rank = self._new_rank(key)
-            directory = rank.directory
-            if directory.end() is None and directory.started() is None and not directory.is_supervised():
+            record = rank.directory.record()
+            has_begun = record and (record.pid or record.end)
+            if not has_begun and not rank.directory.is_supervised():
                 await asyncio.to_thread(shutil.rmtree, path)
                 continue
             self._ranks[key] = rank

@@ -12,12 +12,10 @@ _RECORD_BYTES = 320
 
 
 class Progress(Struct, frozen=True):
-    """`sending`: the position after the batch that is under way. `is_complete`: the end has been told."""
+    """The positions before and after the batch that was under way last."""
 
-    sent: Position = Position()
-    sending: Position | None = None
-    is_end: bool = False
-    is_complete: bool = False
+    before: Position = Position()
+    after: Position = Position()
 
 
 class ProgressFile:

@@ -34,10 +34,10 @@ class Shipper:
 
     async def run(self, *, is_resumed: bool) -> None:
         """Return when the end of the output is on the bus."""
-        progress = await self._resume() if is_resumed else Progress()
-        if not progress.is_complete:
-            position = await self._ship(progress.sent)
-            await self._send(position, position, (), is_end=True)
+        position = await self._resume() if is_resumed else Position()
+        if position is not None:
+            position = await self._ship(position)
+            await self._wire.send(self._batch(position, position, is_end=True), position)
 
     async def _ship(self, position: Position) -> Position:
         """Send all output from a position on; returns the position at its end."""
@@ -70,13 +70,9 @@ class Shipper:
 
     # -- batches -------------------------------------------------------------------------------------------
 
-    async def _send(
-        self, before: Position, after: Position, chunks: tuple[LogChunk, ...], *, is_end: bool = False
-    ) -> None:
-        await self._save(Progress(before, after, is_end))
-        await self._wire.send(self._batch(before, after, chunks, is_end=is_end), after)
-        if is_end:
-            await self._save(Progress(after, is_complete=True))
+    async def _send(self, before: Position, after: Position, chunks: tuple[LogChunk, ...]) -> None:
+        await self._save(Progress(before, after))
+        await self._wire.send(self._batch(before, after, chunks), after)
 
     def _batch(
         self, before: Position, after: Position, chunks: tuple[LogChunk, ...] = (), *, is_end: bool = False
@@ -96,29 +92,25 @@ class Shipper:
 
     # -- after a restart -----------------------------------------------------------------------------------
 
-    async def _resume(self) -> Progress:
-        """Find out what is on the bus, and send again the batch of which that is not known."""
+    async def _resume(self) -> Position | None:
+        """Where to go on, once the batch that was under way is on the bus; None: all is there."""
         progress = self._file.read()
-        if progress.is_complete:
-            return progress
-        position, has_end = await self._wire.newest(self._batch(progress.sent, progress.sent))
-        if has_end:
-            return Progress(position, is_complete=True)
-        target = progress.sending or progress.sent
-        if position.next_seq >= target.next_seq and not progress.is_end:
-            return Progress(position)
-        chunks = await self._again(progress.sent, target)
-        await self._send(progress.sent, target, chunks, is_end=progress.is_end)
-        return Progress(target, is_complete=progress.is_end)
+        before, after = progress.before, progress.after
+        position, is_over = await self._wire.newest(self._batch(before, after))
+        if is_over:
+            return None
+        if position.next_seq >= after.next_seq:
+            return position
+        await self._send(before, after, await self._again(before, after))
+        return after
 
     async def _again(self, before: Position, after: Position) -> tuple[LogChunk, ...]:
         chunks: list[OutputChunk] = []
-        if before != after:
-            async with aclosing(self._output(before.offset)) as pages:
-                async for page in pages:
-                    chunks += page
-                    if covers(after, chunks):
-                        break
+        async with aclosing(self._output(before.offset)) as pages:
+            async for page in pages:
+                chunks += page
+                if covers(after, chunks):
+                    break
         return rebuild(before, after, chunks)
 
 

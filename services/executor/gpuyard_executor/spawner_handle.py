@@ -44,14 +44,14 @@ class SpawnerHandle:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    def spawn(self, directory: int, lock: int, listener: int) -> None:
+    def spawn(self, directory: int, record: int, listener: int) -> None:
         """Fork a supervisor into a directory. It holds copies of the descriptors; the caller closes its own.
 
         Raises:
             OSError: the spawner can't be started.
 
         """
-        fds = [directory, lock, listener]
+        fds = [directory, record, listener]
         try:
             socket.send_fds(self._connection(), [b"spawn"], fds)
         except OSError:

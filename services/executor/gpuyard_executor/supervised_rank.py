@@ -12,7 +12,7 @@ from gpuyard.contracts.job import ExitCause
 from gpuyard_executor.core.rank import RankEnd, RankKey, RankStatus
 from gpuyard_executor.core.states import step
 from gpuyard_executor.leftovers import kill_leftovers
-from gpuyard_executor.rank_directory import RankDirectory, boot_id
+from gpuyard_executor.rank_directory import RankDirectory, boot_id, rank_end
 
 _RETRY_S = 0.01
 
@@ -108,27 +108,29 @@ class SupervisedRank(asyncio.Protocol):
         """Learn from the directory alone where the rank of an earlier executor stands."""
         if self._read_end():
             return
-        started_at_s = self.directory.started_at_s()
-        state = RankState.READY if started_at_s is None else RankState.RUNNING
+        record = self.directory.record()
+        has_begun = record is not None and record.pid
+        state = RankState.RUNNING if has_begun else RankState.READY
+        started_at_s = self.directory.began_at_s() if has_begun else None
         self.status = replace(self.status, state=state, started_at_s=started_at_s)
 
     def _read_end(self) -> bool:
-        if not self.has_exited and (found := self.directory.end()):
-            file, end = found
-            self._exit(end, file.started_at_s)
+        record = None if self.has_exited else self.directory.record()
+        if record and record.end:
+            self._exit(rank_end(record.plan, record.end), record.end.started_at_s)
         return self.has_exited
 
     async def _conclude(self) -> None:
         """Its supervisor is gone without a word. Nothing may be left of a rank that counts as exited."""
         if self._read_end():
             return
-        if self.directory.started() is None:
+        record = self.directory.record()
+        if record is None or not record.pid:
             self.fail("its supervisor ended before the start")
             return
-        plan = self.directory.plan()
-        rebooted = plan is not None and plan.boot != boot_id()
+        rebooted = record.plan.boot != boot_id()
         if not rebooted:
-            await kill_leftovers(self.directory)
+            await kill_leftovers(self.directory.path, record.pid)
         self.directory.write_lost(ExitCause.NODE_LOST if rebooted else ExitCause.UNKNOWN, time.time())
         self._read_end()
 

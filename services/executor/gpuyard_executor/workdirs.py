@@ -15,7 +15,6 @@ from gpuyard.contracts.subjects import UPLOADS_BUCKET
 from gpuyard.runtime.clock import Clock
 from gpuyard.runtime.retry import backoff_s
 from gpuyard_executor.core.rank import GangKey
-from gpuyard_executor.rank_directory import write_whole
 from gpuyard_executor.unpack import unpack
 
 _TRIES = 8
@@ -75,7 +74,7 @@ class Workdirs:
                 found = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
                 if f"sha256-{found}" != upload:
                     raise WorkdirFailed(f"the upload {upload} is damaged: its hash is {found}")
-                await asyncio.to_thread(write_whole, archive, data)
+                await asyncio.to_thread(_write_whole, archive, data)
         self._fetching.pop(upload, None)
         archive.touch()
         return archive
@@ -102,6 +101,12 @@ class Workdirs:
 
 def _newest_first(directory: Path) -> list[Path]:
     return sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(data)
+    new.rename(path)
 
 
 def _unpack_whole(archive: Path, path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 from typing import NoReturn
 
-from gpuyard_executor.supervisor.files import read_all, write_file
+from gpuyard_executor.supervisor.files import read_all, write_all
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _libc = ctypes.CDLL(None)
@@ -34,10 +34,10 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def launch(command: list[str], cwd: str, env: dict[str, str]) -> tuple[int, tuple[int, int]]:
+def launch(command: list[str], cwd: str, env: dict[str, str], *, record: int) -> tuple[int, tuple[int, int]]:
     """Start the command in a session of its own; returns its process id and its two output pipes.
 
-    It dies with this process.
+    It shares this process's empty input, and dies with it. Its id goes to the record before it begins.
 
     Raises:
         LaunchFailed: it does not run.
@@ -50,7 +50,7 @@ def launch(command: list[str], cwd: str, env: dict[str, str]) -> tuple[int, tupl
     except OSError as error:
         raise LaunchFailed("fork", error.errno or 0) from error
     if pid == 0:
-        _become(command, cwd, env, ends=(out_end, err_end), trouble=trouble_end, parent=parent)
+        _become(command, cwd, env, ends=(out_end, err_end, trouble_end, record), parent=parent)
     for fd in (out_end, err_end, trouble_end):
         os.close(fd)
     words = read_all(trouble).split()  # the other end closes when the command runs
@@ -64,16 +64,15 @@ def launch(command: list[str], cwd: str, env: dict[str, str]) -> tuple[int, tupl
 
 
 def _become(
-    command: list[str], cwd: str, env: dict[str, str], *, ends: tuple[int, int], trouble: int, parent: int
+    command: list[str], cwd: str, env: dict[str, str], *, ends: tuple[int, int, int, int], parent: int
 ) -> NoReturn:
-    stage = "session"
+    stage, (out, err, trouble, record) = "session", ends
     try:
         _leave_parent(parent)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(ends[0], 1)
-        os.dup2(ends[1], 2)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
         stage = "record"
-        write_file("started", b"%d" % os.getpid())
+        write_all(record, b"%d\n" % os.getpid())
         stage = "chdir"
         os.chdir(cwd)
         stage = "exec"

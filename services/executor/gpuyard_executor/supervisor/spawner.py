@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from gpuyard_executor.supervisor.files import read_file, write_file
+from gpuyard_executor.supervisor.files import write_all
 from gpuyard_executor.supervisor.launch import adopt_orphans, set_name
 from gpuyard_executor.supervisor.supervisor import Supervisor
 
@@ -36,18 +36,19 @@ def spawn(requests: socket.socket) -> None:
             os.close(fd)
 
 
-def supervise(directory: int, lock: int, listener: int) -> NoReturn:
-    """Be the supervisor of the rank in this directory. Holding `lock` open holds it locked."""
+def supervise(directory: int, record: int, listener: int) -> NoReturn:
+    """Be the supervisor of the rank in this directory. Holding its record open holds it locked."""
     try:
         os.setsid()
         os.fchdir(directory)
         os.close(directory)
         set_name(b"gpuyard-rank")
         adopt_orphans()
-        Supervisor(socket.socket(fileno=listener), json.loads(read_file("plan"))).run()
+        plan = json.loads(os.pread(record, os.fstat(record).st_size, 0))
+        Supervisor(socket.socket(fileno=listener), record, plan).run()
     except BaseException as error:  # noqa: BLE001 - last words, else nobody would ever learn why
         with contextlib.suppress(OSError):
-            write_file("trouble", repr(error).encode())
+            write_all(os.open("trouble", os.O_WRONLY | os.O_CREAT, 0o600), repr(error).encode())
         os._exit(1)
     os._exit(0)
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from gpuyard_executor.supervisor.client import Client
-from gpuyard_executor.supervisor.files import write_file
+from gpuyard_executor.supervisor.files import write_all
 from gpuyard_executor.supervisor.launch import LaunchFailed, launch
 from gpuyard_executor.supervisor.processes import children_of
 from gpuyard_executor.supervisor.spool import Spool
@@ -28,8 +28,9 @@ _FORSAKEN_MS = 600_000
 class Supervisor:
     """One rank, from ready to gone."""
 
-    def __init__(self, listener: socket.socket, plan: dict[str, Any]) -> None:
+    def __init__(self, listener: socket.socket, record: int, plan: dict[str, Any]) -> None:
         self._plan = plan
+        self._record_fd = record
         self._listener = listener
         self._spool = Spool(plan["segment_bytes"], plan["limit_bytes"])
         self._poll = select.poll()
@@ -46,7 +47,7 @@ class Supervisor:
         """No process of the rank is left."""
         self._stop_at_s: float | None = None
         self._round_ms = _KILL_ROUND_MS
-        self._record: dict[str, Any] = {"code": None, "started_at_s": None, "stopped": False}
+        self._end: dict[str, Any] = {"code": None, "started_at_s": None, "stopped": False}
 
     def run(self) -> None:
         """Serve until nothing of the rank is left and everything is on disk."""
@@ -60,8 +61,8 @@ class Supervisor:
                 self._give_up()
             self._kill_what_must_end()
             self._hear_pipes_if_room()
-        self._record.setdefault("ended_at_s", time.time())
-        write_record(self._record)
+        self._end.setdefault("ended_at_s", time.time())
+        write_end(self._record_fd, self._end)
         self._enter("exited")
 
     # -- what is heard -------------------------------------------------------------------------------------
@@ -113,13 +114,13 @@ class Supervisor:
         if self._state != "ready" or self._ended:
             return
         try:
-            self._pid, pipes = launch(self._plan["command"], self._plan["cwd"], env)
+            self._pid, pipes = launch(self._plan["command"], self._plan["cwd"], env, record=self._record_fd)
         except LaunchFailed as failure:
-            self._record["failed"] = [failure.stage, failure.number]
+            self._end["failed"] = [failure.stage, failure.number]
             self._ended = True
             return
         self._alone = False
-        self._record["started_at_s"] = time.time()
+        self._end["started_at_s"] = time.time()
         for stream, fd in enumerate(pipes):
             os.set_blocking(fd, False)
             self._pipes[fd] = stream
@@ -131,7 +132,7 @@ class Supervisor:
         return self._state == "ready" and not self._clients
 
     def _give_up(self) -> None:
-        self._record["failed"] = ["wait", errno.ETIMEDOUT]
+        self._end["failed"] = ["wait", errno.ETIMEDOUT]
         self._ended = True
 
     def _stop(self, grace_s: float) -> None:
@@ -139,7 +140,7 @@ class Supervisor:
         deadline_s = time.monotonic() + grace_s
         if self._stop_at_s is None:
             self._stop_at_s = deadline_s
-            self._record["stopped"] = not self._ended
+            self._end["stopped"] = not self._ended
             self._ended = self._ended or self._state == "ready"
             self._signal_group(signal.SIGTERM)
         self._stop_at_s = min(self._stop_at_s, deadline_s)
@@ -156,13 +157,13 @@ class Supervisor:
             if pid == self._pid:
                 self._pid = 0
                 self._ended = True
-                self._record |= {"code": os.waitstatus_to_exitcode(status), "ended_at_s": time.time()}
+                self._end |= {"code": os.waitstatus_to_exitcode(status), "ended_at_s": time.time()}
 
     def _must_kill(self) -> bool:
         """After a stop's deadline; without a stop, as soon as the first process has ended."""
         if self._alone:
             return False
-        if self._ended and not self._record["stopped"]:
+        if self._ended and not self._end["stopped"]:
             return True
         return self._stop_at_s is not None and time.monotonic() >= self._stop_at_s
 
@@ -240,7 +241,7 @@ class Supervisor:
     # -- what is told --------------------------------------------------------------------------------------
 
     def _status(self) -> dict[str, Any]:
-        return {"state": self._state, "started_at_s": self._record["started_at_s"]}
+        return {"state": self._state, "started_at_s": self._end["started_at_s"]}
 
     def _enter(self, state: str) -> None:
         self._state = state
@@ -268,12 +269,13 @@ def _nothing(*_: object) -> None:
     """Stands for a descriptor that was dropped in the same round, or wakes the loop by having been called."""
 
 
-def write_record(record: dict[str, Any]) -> None:
-    """Put the exit record on disk, whole or not at all, however long the disk takes to have room."""
+def write_end(record: int, end: dict[str, Any]) -> None:
+    """Put the end on disk, however long that has no room. The line begins anew: a try may be torn."""
+    line = b"\n" + json.dumps(end).encode() + b"\n"
     while True:
         try:
-            write_file("exit.new", json.dumps(record).encode(), sync=True)
-            os.rename("exit.new", "exit")  # noqa: PTH104
+            write_all(record, line)
+            os.fsync(record)
         except OSError:
             time.sleep(_NO_ROOM_MS / 1000)
         else:
