@@ -72,8 +72,7 @@ class SupervisedRank(asyncio.Protocol):
             self._spooled.set()
         elif message["state"] == RankState.EXITED:
             self._read_end()
-        else:
-            state = RankState(message["state"])
+        elif (state := RankState(message["state"])) is RankState.RUNNING or not self._has_begun:
             self._enter(replace(self.status, state=state, started_at_s=message["started_at_s"]))
 
     def disconnect(self) -> None:
@@ -103,6 +102,11 @@ class SupervisedRank(asyncio.Protocol):
     @property
     def has_exited(self) -> bool:
         return self.status.state is RankState.EXITED
+
+    @property
+    def _has_begun(self) -> bool:
+        """It may be known from the record before its supervisor says so."""
+        return self.status.state is RankState.RUNNING
 
     def recall(self) -> None:
         """Learn from the directory alone where the rank of an earlier executor stands."""

@@ -214,6 +214,16 @@ def test_old_facts_are_dropped_in_the_end(world: World, monkeypatch: pytest.Monk
     assert set(world.bus) == {"j1", "j2"}
 
 
+def test_the_fact_of_a_running_attempt_is_not_dropped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuyard_executor.core.gangs._REMEMBERED", 2)
+    world.order(stop("long", 1))
+    world.order(prepare("long", 2))
+    for number in range(5):
+        world.order(stop(f"j{number}"))
+    assert world.bus["long"].ranks[0].state is RUNNING
+    assert len(world.bus) <= 4
+
+
 def test_an_unknown_transition_raises() -> None:
     with pytest.raises(UnknownTransition):
         step(EXITED, RUNNING)

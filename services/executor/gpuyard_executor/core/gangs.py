@@ -268,7 +268,11 @@ class Gangs:
     def _close(self, key: GangKey) -> None:
         self._over[key.job] = max(key.attempt, self._over.pop(key.job, 0))  # the newest at the end
         if len(self._over) > _REMEMBERED:
-            self._effects.append(DropFact(self._over.popitem(last=False)[0]))
+            job, attempt = self._over.popitem(last=False)
+            if any(gang.job == job for gang in self._gangs):
+                self._over[job] = attempt  # its fact is of a later attempt, which is here
+            else:
+                self._effects.append(DropFact(job))
 
     # -- the start of the executor -------------------------------------------------------------------------
 
