@@ -151,6 +151,8 @@ BAD: dict[str, Any] = {
     "no type": {"request_id": "x"},
     "a missing field": {"type": "submit", "request_id": "x"},
     "a wrong field": {**GOOD, "spec": {"tasks": "all"}},
+    "a value that is no text": b"\x85" + msgspec.msgpack.encode(GOOD)[1:] + b"\xa1z\xa1\xff",
+    "two tasks of one name": {**GOOD, "spec": {"tasks": [{"command": ["a"]}, {"command": ["b"]}]}},
     "a misspelt key": {**GOOD, "spec": {**GOOD["spec"], "priorty": 1}},
     "negative GPUs": {**GOOD, "spec": {"tasks": [{"command": ["true"], "gpus": -1}]}},
     "huge GPUs": {**GOOD, "spec": {"tasks": [{"command": ["true"], "gpus": 2**63}]}},

@@ -6,8 +6,7 @@ Snapshots first: jobs, nodes and facts as they are stored. Then one task for eac
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import msgspec
+from typing import Any
 
 from gpuyard.bus.port import Delivery, From, Message, Reader
 from gpuyard.contracts.codec import decode
@@ -51,6 +50,14 @@ class Incoming:
     delivery: Delivery | None = None
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What is in the stream: jobs, and the ids of those whose record this version can't read."""
+
+    jobs: list[Job]
+    unreadable: list[str]
+
+
 class Inbox:
     """Feeds events of all sources into one queue while its tasks run."""
 
@@ -58,6 +65,8 @@ class Inbox:
         self._context = context
         self._tick_s = tick_s
         self._queue: asyncio.Queue[Incoming] = asyncio.Queue()
+        self.is_current = False
+        """Whether everything stored about nodes and ranks has been handed over."""
 
     async def next_round(self) -> list[Incoming]:
         """Wait for an event; return it with all others that are there."""
@@ -66,17 +75,18 @@ class Inbox:
             batch.append(self._queue.get_nowait())
         return batch
 
-    async def stored_jobs(self) -> list[Job]:
+    async def stored_jobs(self) -> Stored:
         """Every job's newest record."""
-        jobs = []
+        jobs, unreadable = [], []
         async with self._context.bus.read(STATE_STREAM, JOB.all, start=From.LAST_PER_SUBJECT) as reader:
             while reader.backlog:
                 message = await anext(reader)
                 try:
                     jobs.append(decode(message.payload, Job))
                 except InvalidSpec as error:
+                    unreadable.append(JOB.ids(message.subject)["job"])
                     await set_aside(self._context, message, error)
-        return jobs
+        return Stored(jobs, unreadable)
 
     async def feed(self) -> None:
         """Run until cancelled, or until a source breaks."""
@@ -88,6 +98,7 @@ class Inbox:
             facts = asyncio.Event()
             tasks.create_task(self._feed_facts(facts))
             await facts.wait()
+            self.is_current = True
             tasks.create_task(self._feed_beats())
             tasks.create_task(self._feed_requests())
             tasks.create_task(self._feed_ticks())
@@ -149,5 +160,5 @@ def read_request(message: Message) -> Requested:
         InvalidSpec: malformed, or a key nobody knows.
     """
     request: Request = decode(message.payload, Request)
-    check_keys(msgspec.msgpack.decode(message.payload), type(request))
+    check_keys(decode(message.payload, Any), type(request))
     return Requested(request, message.headers.get(traces.HEADER, ""))

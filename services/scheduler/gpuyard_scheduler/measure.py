@@ -16,6 +16,6 @@ class Measures:
     def decided(self, seconds: float, machine: Machine) -> None:
         """Note a round of decisions and what it left behind."""
         self._decision_s.observe(seconds)
-        self._queued.set(len(machine.queue))
+        self._queued.set(len(machine.waiting))
         self._active.set(len(machine.records.active))
         self._nodes.set(len(machine.cluster.usable()))

@@ -5,28 +5,21 @@ leader's term, so a leader that lost its lease without noticing can't write any 
 """
 
 import asyncio
-import random
 from collections.abc import Sequence
 
 from gpuyard.bus.lease import Lease, Reign
-from gpuyard.bus.port import Expect
-from gpuyard.contracts.codec import encode
-from gpuyard.contracts.errors import Conflict, GpuyardError, Unavailable
-from gpuyard.contracts.subjects import JOB, LEADER, ORDER, STATE_STREAM, STREAMS, TERM
-from gpuyard.runtime.retry import backoff_s
+from gpuyard.contracts.errors import GpuyardError
+from gpuyard.contracts.subjects import LEADER, STATE_STREAM, STREAMS, TERM
 from gpuyard.runtime.service import Context
-from gpuyard.telemetry import traces
 from gpuyard_scheduler.config import SchedulerConfig
 from gpuyard_scheduler.core.events import Answer, Commit, Effect, Forget, Give
 from gpuyard_scheduler.core.machine import Machine
 from gpuyard_scheduler.inbox import Inbox, Incoming
 from gpuyard_scheduler.measure import Measures
+from gpuyard_scheduler.outbox import Outbox
+from gpuyard_scheduler.pen import Deposed, Pen
 
 _ROUND_AGAIN_S = 1.0
-
-
-class Deposed(Exception):
-    """Another scheduler leads now, or might."""
 
 
 class SchedulerService:
@@ -80,6 +73,8 @@ class Leadership:
         self._measures = measures
         self._inbox = Inbox(context, config.tick_s)
         self._machine = Machine(reign.term, keep_ended=config.keep_ended)
+        self._pen = Pen(context, reign)
+        self._forgets: asyncio.Queue[Forget] = asyncio.Queue()
 
     async def run(self) -> None:
         """Lead until deposed.
@@ -87,102 +82,57 @@ class Leadership:
         Raises:
             Deposed: the lease is lost.
         """
-        self._machine.load(await self._inbox.stored_jobs())
+        stored = await self._inbox.stored_jobs()
+        clock = self._context.clock
+        self._machine.load(stored.jobs, clock.now(), clock.monotonic(), stored.unreadable)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_lease())
             tasks.create_task(self._inbox.feed())
-            tasks.create_task(self._decide())
+            tasks.create_task(self._forget())
+            tasks.create_task(self._decide(Outbox(tasks, self._pen.give)))
 
     async def _watch_lease(self) -> None:
         await self._reign.lost.wait()
         raise Deposed(f"the lease of term {self._reign.term} is lost")
 
-    async def _decide(self) -> None:
-        context = self._context
-        context.health.ready()
+    async def _decide(self, outbox: Outbox) -> None:
+        clock = self._context.clock
         while True:
             incoming = await self._inbox.next_round()
-            started_s = context.clock.monotonic()
+            started_s = clock.monotonic()
             for each in incoming:
-                self._machine.handle(each.event, context.clock.now())
-            effects = self._machine.decide(context.clock.now())
-            self._measures.decided(context.clock.monotonic() - started_s, self._machine)
-            await self._carry_out(effects)
+                self._machine.handle(each.event, clock.now(), started_s)
+            effects = self._machine.decide(clock.now(), started_s)
+            self._measures.decided(clock.monotonic() - started_s, self._machine)
+            await self._carry_out(effects, outbox)
             await _acknowledge(incoming)
+            self._report()
 
-    # -- effects -------------------------------------------------------------------------------------------
-
-    async def _carry_out(self, effects: Sequence[Effect]) -> None:
+    async def _carry_out(self, effects: Sequence[Effect], outbox: Outbox) -> None:
         """Records first; only then what rests on them."""
-        await asyncio.gather(*(self._commit(effect) for effect in effects if isinstance(effect, Commit)))
-        await asyncio.gather(*(self._give(effect) for effect in effects if isinstance(effect, Give)))
+        await asyncio.gather(*(self._pen.commit(effect) for effect in effects if isinstance(effect, Commit)))
         for effect in effects:
-            if isinstance(effect, Answer):
-                await self._answer(effect)
-            elif isinstance(effect, Forget):
-                await self._forget(effect)
+            match effect:
+                case Give():
+                    outbox.put(effect)
+                case Answer():
+                    await self._pen.answer(effect)
+                case Forget():
+                    self._forgets.put_nowait(effect)
 
-    async def _commit(self, effect: Commit) -> None:
-        job = effect.job
-        with traces.span("scheduler.commit", parent=job.trace, job=job.id, state=job.state):
-            await self._append(
-                JOB(job=job.id),
-                encode(job),
-                f"{job.id}.{job.version}.{job.term}",
-                headers=traces.headers(),
-                expect=self._reign.fence,
-            )
+    def _report(self) -> None:
+        """Ready means: everything stored was read, decisions get written, the bus answers."""
+        health = self._context.health
+        if not self._inbox.is_current:
+            health.not_ready("reads what is stored")
+        elif not self._context.bus.connected:
+            health.not_ready("the bus does not answer")
+        else:
+            health.ready()
 
-    async def _give(self, effect: Give) -> None:
-        order = effect.order
-        kind = type(order).__name__.lower()
-        with traces.span(f"scheduler.{kind}", parent=effect.trace, job=order.job, node=order.node):
-            await self._append(
-                ORDER(node=order.node),
-                encode(order),
-                f"{order.job}.{order.attempt}.{kind}.{order.node}.{order.term}",
-                headers=traces.headers(),
-            )
-
-    async def _append(
-        self,
-        subject: str,
-        payload: bytes,
-        msg_id: str,
-        *,
-        headers: dict[str, str],
-        expect: Expect | None = None,
-    ) -> None:
-        """Write until it is written or the lease is lost; the message id makes repeats harmless."""
-        tries = 0
-        while not self._reign.lost.is_set():
-            try:
-                await self._context.bus.append(
-                    subject, payload, msg_id=msg_id, headers=headers, expect=expect
-                )
-            except Unavailable as error:
-                tries += 1
-                self._context.log.warning("write is tried again", subject=subject, error=str(error))
-                await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311 - jitter
-            except Conflict as error:
-                raise Deposed(f"the fence of term {self._reign.term} refused a write: {error}") from error
-            else:
-                return
-        raise Deposed(f"the lease of term {self._reign.term} is lost")
-
-    async def _answer(self, effect: Answer) -> None:
-        """An answer that gets lost is asked for again by the client."""
-        try:
-            await self._context.bus.publish(effect.reply_to, encode(effect.reply))
-        except GpuyardError as error:
-            self._context.log.warning("answer not delivered", error=str(error))
-
-    async def _forget(self, effect: Forget) -> None:
-        """A history that is not deleted now is found and deleted by the next leader."""
-        try:
-            await self._context.bus.trim(STATE_STREAM, subject=JOB(job=effect.job))
-        except GpuyardError as error:
-            self._context.log.warning("history not deleted", job=effect.job, error=str(error))
+    async def _forget(self) -> None:
+        while True:
+            await self._pen.forget(await self._forgets.get())
 
 
 async def _acknowledge(incoming: Sequence[Incoming]) -> None:

@@ -92,6 +92,13 @@ class Inventory(Struct, frozen=True):
     source: Annotated[str, Meta(description="Where the hardware facts come from.")] = ""
     labels: dict[str, str] = {}
 
+    def __post_init__(self) -> None:
+        for link in self.links:
+            if not link.a < link.b < len(self.gpus):
+                raise ValueError(f"a link joins GPUs {link.a} and {link.b} of {len(self.gpus)}")
+        if len({gpu.uuid for gpu in self.gpus}) < len(self.gpus):
+            raise ValueError("two GPUs have the same UUID")
+
 
 class GpuSample(Struct, frozen=True):
     """One GPU at one moment."""

@@ -61,6 +61,12 @@ class JobSpec(Struct, frozen=True):
         float, Meta(gt=0, le=86400, description="Seconds for all ranks to get ready.")
     ] = 120.0
 
+    def __post_init__(self) -> None:
+        names = [task.name for task in self.tasks]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"two tasks are called `{min(twice)}`: give each a `name` of its own")
+
     @property
     def rank_count(self) -> int:
         return sum(task.rank_count for task in self.tasks)

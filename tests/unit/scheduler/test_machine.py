@@ -1,12 +1,18 @@
 """The life of jobs, told as histories."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gpuyard.contracts.errors import Failure
-from gpuyard.contracts.fact import RankState
-from gpuyard.contracts.job import Exit, ExitCause, JobSpec, JobState
+from gpuyard.contracts.codec import MAX_MESSAGE_BYTES, encode
+from gpuyard.contracts.errors import Failure, GpuyardError
+from gpuyard.contracts.fact import GangFact, RankState
+from gpuyard.contracts.hardware import Gpu, Host, Inventory, Link
+from gpuyard.contracts.job import Exit, ExitCause, JobSpec, JobState, TaskSpec
 from gpuyard.contracts.order import Prepare, Start, Stop
 from gpuyard.contracts.request import Accepted
+from gpuyard_scheduler.core import records
+from gpuyard_scheduler.core.events import BeatSeen, FactSeen, Ticked
 from tests.unit.scheduler.world import World, spec
 
 
@@ -258,6 +264,137 @@ def test_what_runs_without_a_record_is_stopped_and_its_gpus_kept_until_then(worl
     assert state(world, waiting) is JobState.QUEUED
     world.obey()
     assert state(world, waiting) is JobState.STARTING
+
+
+def test_ranks_without_gpus_are_limited_too_and_hold_up_nobody(world: World) -> None:
+    reply = world.submit(spec(0, ranks=4000))
+    assert isinstance(reply, Failure)
+    assert "at most 16 of them" in reply.hint
+    assert state(world, submitted(world, spec(1))) is JobState.STARTING
+
+
+def test_shapes_that_do_not_fit_together_are_refused() -> None:
+    world = World()
+    world.add_node("a", 4)
+    world.add_node("b", 4)
+    wide, narrow = TaskSpec(("w",), name="w", gpus=6, ranks=2), TaskSpec(("n",), name="n", gpus=2, ranks=1)
+    reply = world.submit(JobSpec((wide, narrow)))
+    assert isinstance(reply, Failure)
+    assert "don't fit together" in reply.message
+
+
+def test_a_job_for_silent_nodes_holds_up_nobody_and_runs_when_they_are_back(world: World) -> None:
+    world.add_node("b", 2)
+    world.now_s += 6
+    world.feed(BeatSeen("b"), Ticked())
+    large, small = submitted(world, spec(8)), submitted(world, spec(1))
+    assert reason_of(world, large) == "waiting_for_nodes"
+    assert state(world, small) is JobState.STARTING
+    world.feed(BeatSeen("a"))
+    assert state(world, large) is JobState.STARTING
+
+
+def test_a_head_whose_node_fell_silent_makes_way(world: World) -> None:
+    world.add_node("b", 2)
+    first, large = submitted(world, spec(8)), submitted(world, spec(8))
+    world.obey()
+    behind = submitted(world, spec(1))
+    assert reason_of(world, behind) == "behind_others"
+    world.now_s += 6
+    world.feed(BeatSeen("b"), Ticked())
+    assert state(world, behind) is JobState.STARTING
+    assert reason_of(world, large) == "waiting_for_nodes"
+    assert state(world, first) is JobState.RUNNING
+
+
+def test_a_launch_that_failed_on_one_node_is_tried_on_another(world: World) -> None:
+    world.add_node("b", 8)
+    job = submitted(world, spec(2))
+    (first,) = world.jobs[job].placement.nodes  # type: ignore[union-attr]
+    world.orders.clear()
+    world.tick(121)
+    world.obey()
+    assert world.jobs[job].attempt == 2
+    assert world.jobs[job].placement.nodes != (first,)  # type: ignore[union-attr]
+
+
+def test_a_node_that_does_not_take_an_attempt_costs_no_deadline(world: World) -> None:
+    job = submitted(world, spec(2))
+    world.orders.clear()
+    world.feed(FactSeen(GangFact("a", job, 1, 1, world.now_s, released=True)))
+    assert (world.jobs[job].state, world.jobs[job].attempt) == (JobState.STARTING, 2)
+
+
+def test_one_request_id_for_two_jobs_is_a_conflict(world: World) -> None:
+    world.submit(spec(1), "same")
+    reply = world.submit(spec(2), "same")
+    assert isinstance(reply, Failure)
+    assert reply.code == "conflict"
+
+
+def test_what_runs_of_an_unreadable_record_is_left_alone(world: World) -> None:
+    job = submitted(world, spec(8))
+    world.obey()
+    del world.jobs[job]
+    world.take_over(unreadable=[job])
+    waiting = submitted(world, spec(8))
+    assert not world.orders
+    assert state(world, waiting) is JobState.QUEUED
+
+
+def test_the_reason_of_the_first_is_brought_up_to_date(world: World) -> None:
+    running = [submitted(world, spec(4)), submitted(world, spec(3))]
+    waiting = submitted(world, spec(6))
+    assert "1 are free" in world.jobs[waiting].reason.message  # type: ignore[union-attr]
+    world.obey()
+    world.exit(running[0])
+    world.tick()
+    assert "5 are free" in world.jobs[waiting].reason.message  # type: ignore[union-attr]
+
+
+def test_a_clock_set_back_does_not_bring_the_dead_to_life(world: World) -> None:
+    world.machine.handle(Ticked(), world.now_s - 600, world.now_s + 6)
+    assert not world.machine.cluster.nodes["a"].usable
+
+
+def test_histories_are_forgotten_by_size_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "KEEP_BYTES", 3000)
+    for _ in range(4):
+        job = submitted(world, spec(1))
+        world.obey()
+        world.exit(job)
+    assert len(world.forgotten) in (1, 2)
+
+
+@given(
+    tasks=st.lists(st.tuples(st.integers(1, 2000), st.integers(0, 8)), min_size=1, max_size=4),
+    words=st.integers(1, 8),
+)
+@settings(max_examples=60)
+def test_whatever_is_accepted_can_be_written_down(tasks: list[tuple[int, int]], words: int) -> None:
+    name, command = "n" * 63, ("w" * 120_000,) * words
+    shapes = tuple(
+        TaskSpec(command, name=f"{index}{'t' * 62}", gpus=ranks * gpus, ranks=ranks)
+        for index, (ranks, gpus) in enumerate(tasks)
+    )
+    try:
+        wanted = JobSpec(shapes, name=name, owner="o" * 256)
+        encode(wanted)
+    except GpuyardError:
+        return
+    world = World()
+    uuids = [f"{'u' * 120}{number}" for number in range(8)]
+    for number in range(40):
+        node = f"{number}{'x' * 60}"
+        gpus = tuple(Gpu(f"{uuid}-{number}", index) for index, uuid in enumerate(uuids))
+        links = tuple(Link(a, b, gb_s=1.0) for a in range(8) for b in range(a + 1, 8))
+        world.inventories[node] = Inventory(node, 0.0, Host(cpus=256), gpus, links)
+        world.introduce(node)
+    if isinstance(world.submit(wanted), Accepted):
+        for job in world.jobs.values():
+            assert len(encode(job)) <= MAX_MESSAGE_BYTES
+        for order in world.orders:
+            assert len(encode(order)) <= MAX_MESSAGE_BYTES
 
 
 def test_ended_jobs_are_forgotten_beyond_the_limit(world: World) -> None:

@@ -54,9 +54,9 @@ class World:
 
     def add_node(self, node: str, gpus: int, **more: dict[tuple[int, int], float]) -> None:
         self.inventories[node] = inventory(node, gpus, **more)
-        self._introduce(node)
+        self.introduce(node)
 
-    def _introduce(self, node: str) -> None:
+    def introduce(self, node: str) -> None:
         self.feed(
             InventorySeen(self.inventories[node]),
             ExecutorSeen(ExecutorInfo(node, self.now_s, "memory", "127.0.0.1")),
@@ -65,8 +65,8 @@ class World:
 
     def feed(self, *events: object) -> list[Effect]:
         for event in events:
-            self.machine.handle(event, self.now_s)  # type: ignore[arg-type]
-        effects = self.machine.decide(self.now_s)
+            self.machine.handle(event, self.now_s, self.now_s)  # type: ignore[arg-type]
+        effects = self.machine.decide(self.now_s, self.now_s)
         self._carry_out(effects)
         return effects
 
@@ -188,14 +188,14 @@ class World:
 
     # -- a new leader --------------------------------------------------------------------------------------
 
-    def take_over(self) -> None:
+    def take_over(self, unreadable: Iterable[str] = ()) -> None:
         """Another scheduler continues from what is stored."""
         self.term += 1
         self.machine = Machine(self.term)
-        self.machine.load(self.jobs.values())
+        self.machine.load(self.jobs.values(), self.now_s, self.now_s, unreadable)
         self.orders.clear()
         for node in self.inventories:
-            self._introduce(node)
+            self.introduce(node)
         self.feed(*(FactSeen(fact) for fact in self.facts.values()))
 
     # -- promises ------------------------------------------------------------------------------------------

@@ -1,45 +1,94 @@
-"""What can never fit is refused at once, naming the nearest shape that fits."""
+"""What can never run is refused at once, naming the nearest shape that fits."""
 
-from gpuyard.contracts.errors import Failure
-from gpuyard.contracts.job import JobSpec
+from gpuyard.contracts.codec import MAX_MESSAGE_BYTES, encode
+from gpuyard.contracts.errors import Failure, GpuyardError
+from gpuyard.contracts.job import JobSpec, TaskSpec
+from gpuyard.contracts.placement import Placement
 from gpuyard_scheduler.core.cluster import Cluster
+from gpuyard_scheduler.core.place import place
 
-_MOST_RANKS = 4096
+_RECORD_BYTES = 150_000
+"""Most of a record beside its spec and its slots: links, events, reasons."""
+_SLOT_BYTES = 160
+"""Most of a slot beside the names of its task and its GPUs."""
+_GPU_BYTES = 130
 
 
 def refusal(spec: JobSpec, cluster: Cluster) -> Failure | None:
-    """Why the job can never run on the nodes known, dead or alive; None if it can or nothing is known."""
-    if spec.rank_count > _MOST_RANKS:
-        return Failure(
-            "refused",
-            f"a gang of {spec.rank_count} ranks; at most {_MOST_RANKS} are allowed",
-            "Give each rank more GPUs.",
-        )
-    sizes = [len(node.gpus) for node in cluster.nodes.values() if node.inventory]
-    if not sizes:
+    """Why the job can never run; None if it can, or if no node is known yet."""
+    return _too_long(spec) or _never_fits(spec, cluster)
+
+
+def _too_long(spec: JobSpec) -> Failure | None:
+    """A job whose record would not fit a message must not be accepted: it could never be written down."""
+    try:
+        size = len(encode(spec))
+    except GpuyardError as error:
+        return error.to_failure()
+    size += _RECORD_BYTES + sum(_slots_bytes(task) for task in spec.tasks)
+    if size <= MAX_MESSAGE_BYTES:
         return None
+    return Failure(
+        "refused",
+        f"the job's record would have up to {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} fit a message",
+        "Ask for fewer ranks, or shorten command and environment; ship files with the working directory.",
+    )
+
+
+def _slots_bytes(task: TaskSpec) -> int:
+    return task.rank_count * (_SLOT_BYTES + len(task.name)) + task.gpus * _GPU_BYTES
+
+
+def _never_fits(spec: JobSpec, cluster: Cluster) -> Failure | None:
+    empty = cluster.emptied(alive_only=False)
+    if not empty.nodes or isinstance(place(spec, empty), Placement):
+        return None
+    return _wide_rank(spec, empty) or _many_gpus(spec, empty) or _many_ranks(spec, empty) or _mixture()
+
+
+def _wide_rank(spec: JobSpec, empty: Cluster) -> Failure | None:
     widest = max(task.gpus_per_rank for task in spec.tasks)
-    if widest > max(sizes):
-        return Failure(
-            "refused",
-            f"a rank wants {widest} GPUs of one node; the largest node has {max(sizes)}",
-            f"Ask for at most {max(sizes)} GPUs per rank."
-            if max(sizes)
-            else "No node has GPUs: ask for none.",
-            details={"largest_node_gpus": str(max(sizes))},
-        )
-    fits = _most_gpus(spec, sizes)
-    if spec.gpu_count > fits:
-        return Failure(
-            "refused",
-            f"the job wants {spec.gpu_count} GPUs at once; all nodes together can give it {fits}",
-            f"Ask for at most {fits} GPUs.",
-            details={"most_gpus": str(fits)},
-        )
-    return None
+    largest = max(len(node.gpus) for node in empty.nodes.values())
+    if widest <= largest:
+        return None
+    return Failure(
+        "refused",
+        f"a rank wants {widest} GPUs of one node; the largest node has {largest}",
+        f"Ask for at most {largest} GPUs per rank." if largest else "No node has GPUs: ask for none.",
+        details={"largest_node_gpus": str(largest)},
+    )
 
 
-def _most_gpus(spec: JobSpec, sizes: list[int]) -> int:
-    """GPUs that ranks as wide as the job's could use on an empty cluster."""
+def _many_gpus(spec: JobSpec, empty: Cluster) -> Failure | None:
+    """GPUs that ranks as wide as the job's narrowest could use on an empty cluster are not enough."""
     width = min((task.gpus_per_rank for task in spec.tasks if task.gpus), default=0)
-    return sum(size - size % width for size in sizes) if width else 0
+    most = sum(len(node.gpus) // width * width for node in empty.nodes.values()) if width else 0
+    if spec.gpu_count <= most:
+        return None
+    return Failure(
+        "refused",
+        f"the job wants {spec.gpu_count} GPUs at once; all nodes together can give it {most}",
+        f"Ask for at most {most} GPUs.",
+        details={"most_gpus": str(most)},
+    )
+
+
+def _many_ranks(spec: JobSpec, empty: Cluster) -> Failure | None:
+    wanted = sum(task.rank_count for task in spec.tasks if not task.gpus)
+    most = sum(node.room_for_cpu_ranks() for node in empty.nodes.values())
+    if wanted <= most:
+        return None
+    return Failure(
+        "refused",
+        f"the job has {wanted} ranks without GPUs; all nodes together take {most}",
+        f"Ask for at most {most} of them.",
+        details={"most_ranks": str(most)},
+    )
+
+
+def _mixture() -> Failure:
+    return Failure(
+        "refused",
+        "the ranks can't all be placed at once, even on empty nodes: their shapes don't fit together",
+        "Give the wide ranks fewer GPUs, or ask for fewer of them.",
+    )

@@ -1,7 +1,10 @@
 """The nodes as the scheduler knows them: what they have, what is taken, who is alive."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from gpuyard.contracts.fact import ExecutorInfo
 from gpuyard.contracts.hardware import Gpu, Health, Inventory
@@ -25,6 +28,7 @@ class Node:
     matrix: Matrix = ()
     holders: dict[str, str] = field(default_factory=dict)
     cpu_ranks: dict[str, int] = field(default_factory=dict)
+    failed_launches: int = 0
 
     @property
     def usable(self) -> bool:
@@ -49,11 +53,12 @@ class Node:
 
 
 class Cluster:
-    """All nodes. `version` grows whenever more may fit than before."""
+    """All nodes. `version` grows whenever what fits may have changed; `roster` when more may fit ever."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.version = 0
+        self.roster = 0
         self._held: defaultdict[str, set[str]] = defaultdict(set)
 
     def usable(self) -> list[Node]:
@@ -63,22 +68,24 @@ class Cluster:
         node = self._node(inventory.node)
         node.inventory = inventory
         node.matrix = matrix_of(inventory)
-        self.version += 1
+        self._grow()
 
     def see_executor(self, info: ExecutorInfo) -> None:
         self._node(info.node).executor = info
-        self.version += 1
+        self._grow()
 
-    def see_beat(self, node_id: str, now_s: float) -> None:
+    def see_beat(self, node_id: str, mono_s: float) -> None:
         node = self._node(node_id)
-        node.beat_s = now_s
+        node.beat_s = mono_s
         if not node.alive:
             node.alive = True
-            self.version += 1
+            self._grow()
 
-    def check_silence(self, now_s: float) -> None:
+    def check_silence(self, mono_s: float) -> None:
         for node in self.nodes.values():
-            node.alive = node.beat_s is not None and now_s - node.beat_s < SILENT_AFTER_S
+            if node.alive and mono_s - (node.beat_s or 0.0) >= SILENT_AFTER_S:
+                node.alive = False
+                self.version += 1
 
     def hold(self, job: str, node_id: str, gpus: tuple[str, ...]) -> None:
         """One rank of the job takes these GPUs of the node, or a place without GPUs."""
@@ -105,5 +112,35 @@ class Cluster:
             del self._held[job]
         self.version += 1
 
+    def trust(self, nodes: Iterable[str]) -> None:
+        """Launches there succeed."""
+        for node in nodes:
+            self._node(node).failed_launches = 0
+
+    def distrust(self, nodes: Iterable[str]) -> None:
+        """A launch failed there through no fault of the job: others first, until one succeeds."""
+        for node in nodes:
+            self._node(node).failed_launches += 1
+
+    def emptied(self, *, alive_only: bool) -> "Cluster":
+        """A copy in which nothing is taken and every GPU is well; of all nodes, or of those that answer."""
+        copy = Cluster()
+        for node in self.nodes.values():
+            if node.inventory and (node.usable or not alive_only):
+                copy.nodes[node.id] = _emptied(node)
+        return copy
+
+    def _grow(self) -> None:
+        self.version += 1
+        self.roster += 1
+
     def _node(self, node_id: str) -> Node:
         return self.nodes.setdefault(node_id, Node(node_id))
+
+
+def _emptied(node: Node) -> Node:
+    assert node.inventory
+    gpus = tuple(structs.replace(gpu, health=Health.OK) for gpu in node.inventory.gpus)
+    empty = replace(node, inventory=structs.replace(node.inventory, gpus=gpus), holders={}, cpu_ranks={})
+    empty.alive, empty.executor = True, node.executor or ExecutorInfo(node.id, 0.0, "process", "")
+    return empty

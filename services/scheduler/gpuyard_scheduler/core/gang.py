@@ -1,6 +1,6 @@
 """What the facts of all its nodes say about a gang as a whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuyard.contracts.fact import GangFact, RankFact, RankState
@@ -77,7 +77,20 @@ class GangView:
             for node in self.nodes
             if node not in self.facts or any(rank.state not in _LAUNCHED for rank in self.facts[node].ranks)
         ]
-        return ", ".join(late) or "the start order"
+        return some_of(late) or "the start order"
+
+    def refusal(self) -> Exit | None:
+        """A node that has nothing of the attempt and says so, before it ran."""
+        for node, fact in self.facts.items():
+            if fact.released and not fact.ranks:
+                return Exit(None, ExitCause.LAUNCH, "the node did not take the attempt", node=node)
+        return None
+
+
+def some_of(nodes: Sequence[str]) -> str:
+    """The first few names and the number of the others: a record must not grow with its gang twice."""
+    shown = ", ".join(nodes[:8])
+    return shown if len(nodes) <= 8 else f"{shown} and {len(nodes) - 8} more"
 
 
 def can_be_tried_again(exit_: Exit) -> bool:

@@ -29,10 +29,9 @@ from gpuyard_scheduler.core.events import (
     Requested,
     Ticked,
 )
-from gpuyard_scheduler.core.gang import GangView, can_be_tried_again
-from gpuyard_scheduler.core.place import place
-from gpuyard_scheduler.core.queue import Queue
+from gpuyard_scheduler.core.gang import GangView, can_be_tried_again, some_of
 from gpuyard_scheduler.core.records import Records
+from gpuyard_scheduler.core.waiting import Waiting
 
 MAX_LAUNCHES = 3
 KEEP_ENDED = 10_000
@@ -43,37 +42,44 @@ class Machine:
 
     def __init__(self, term: int, *, keep_ended: int = KEEP_ENDED) -> None:
         self.cluster = Cluster()
-        self.queue = Queue()
         self.records = Records(term, keep_ended)
+        self.waiting = Waiting(self.cluster, self.records)
         self._term = term
         self._facts: dict[str, dict[str, GangFact]] = {}
-        self._launching: set[str] = set()
+        self._unreadable: frozenset[str] = frozenset()
+        self._launch_until_s: dict[str, float] = {}
+        """Launch deadlines, by the clock that only goes forward."""
         self._start_given: dict[str, int] = {}
         self._give: list[Give] = []
         self._answers: list[Answer] = []
-        self._stuck: tuple[str, int] | None = None
+        self._refresh = False
 
     # -- taking over ---------------------------------------------------------------------------------------
 
-    def load(self, jobs: Iterable[Job]) -> None:
-        """Continue where an earlier term stopped: orders are given again, which is harmless."""
+    def load(self, jobs: Iterable[Job], now_s: float, mono_s: float, unreadable: Iterable[str] = ()) -> None:
+        """Continue where an earlier term stopped: orders are given again, which is harmless.
+
+        What runs of jobs whose record can't be read (a newer version wrote it) is left alone.
+        """
+        self._unreadable = frozenset(unreadable)
         self.records.load(jobs)
         for job in list(self.records.active.values()):
             if job.state is JobState.QUEUED:
-                self.queue.add(job)
+                self.waiting.add(job)
             elif job.placement:
                 self._hold(job.id, job.placement)
                 if job.state is JobState.STARTING:
                     self._order(job, orders.prepare(job, job.placement, self._term))
-                    self._launching.add(job.id)
+                    passed_s = max(0.0, now_s - (job.placed_at_s or now_s))
+                    self._launch_until_s[job.id] = mono_s + max(0.0, job.spec.launch_deadline_s - passed_s)
                 elif job.state is JobState.STOPPING:
                     cause = job.stop_cause or ExitCause.UNKNOWN
                     self._order(job, orders.stop(job, job.placement.nodes, self._term, cause))
 
     # -- events --------------------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now_s: float) -> None:
-        """Take in one event."""
+    def handle(self, event: Event, now_s: float, mono_s: float) -> None:
+        """Take in one event. `now_s` is for people, `mono_s` is measured with: it only goes forward."""
         match event:
             case Requested(Submit() as request, trace):
                 self._answer(request.reply_to, self._submit(request, trace, now_s))
@@ -82,19 +88,23 @@ class Machine:
             case FactSeen(fact):
                 self._see_fact(fact, now_s)
             case BeatSeen(node):
-                self.cluster.see_beat(node, now_s)
+                self.cluster.see_beat(node, mono_s)
             case InventorySeen(inventory):
                 self.cluster.see_inventory(inventory)
             case ExecutorSeen(info):
                 self.cluster.see_executor(info)
             case Ticked():
-                self.cluster.check_silence(now_s)
-                self._check_launches(now_s)
+                self.cluster.check_silence(mono_s)
+                self._check_launches(now_s, mono_s)
+                self._refresh = True
 
-    def decide(self, now_s: float) -> list[Effect]:
+    def decide(self, now_s: float, mono_s: float) -> list[Effect]:
         """Place what fits, then return everything to be done since the last call, in order."""
-        self._place_queued(now_s)
-        effects = self.records.flush() + self._give + self._answers
+        while found := self.waiting.next_placed(now_s):
+            self._place(*found, now_s, mono_s)
+        self.waiting.explain(now_s, refresh=self._refresh)
+        self._refresh = False
+        effects = self.records.flush() + self._give + self._answers + self.records.forget()
         self._give, self._answers = [], []
         return effects
 
@@ -103,7 +113,7 @@ class Machine:
     def _submit(self, request: Submit, trace: str, now_s: float) -> Reply:
         known = self.records.by_request.get(request.request_id)
         if known:
-            return Accepted(known, self._state_of(known))
+            return self._repeated(request, known)
         if refused := refusal(request.spec, self.cluster):
             return refused
         job = Job(
@@ -116,8 +126,18 @@ class Machine:
             trace=trace,
         )
         self.records.add(job, JobEvent("queued", now_s, f"submitted by {request.spec.owner or 'someone'}"))
-        self.queue.add(job)
+        self.waiting.add(job)
         return Accepted(job.id, JobState.QUEUED)
+
+    def _repeated(self, request: Submit, known: str) -> Reply:
+        job = self.records.active.get(known)
+        if job and job.spec != request.spec:
+            return Failure(
+                "conflict",
+                f"the request id {request.request_id} belongs to {known}, which is a different job",
+                "Use a request id of its own for each job.",
+            )
+        return Accepted(known, job.state if job else self.records.ended[known])
 
     def _new_id(self, request: Submit) -> str:
         """Longer ids where a short one is taken by another request."""
@@ -127,17 +147,13 @@ class Machine:
                 return candidate
         raise AssertionError("two requests with the same id")
 
-    def _state_of(self, job: str) -> JobState:
-        active = self.records.active.get(job)
-        return active.state if active else self.records.ended[job]
-
     def _cancel(self, request: Cancel, now_s: float) -> Reply:
         job = self.records.active.get(request.job)
         if job is None:
             return self._cancel_ended(request.job)
         by_user = "cancelled on request"
         if job.state is JobState.QUEUED:
-            self.queue.remove(job)
+            self.waiting.remove(job)
             exit_ = Exit(None, ExitCause.CANCELLED, by_user)
             job = self._end(job, "cancelled", by_user, now_s, exit_)
         elif job.state is JobState.STOPPING:
@@ -177,6 +193,8 @@ class Machine:
             return
         for rank in fact.ranks:
             self.cluster.hold_if_free(owner, fact.node, rank.gpus)
+        if fact.job in self._unreadable:
+            return
         stop = Stop(fact.node, fact.job, fact.attempt, self._term, ExitCause.CANCELLED)
         self._give.append(Give(stop, ""))
 
@@ -185,12 +203,13 @@ class Machine:
         if job.state is JobState.STOPPING:
             self._finish_stop(job, gang, now_s)
             return
-        failure = gang.first_failure()
+        failure = gang.first_failure() or gang.refusal()
         if job.state is JobState.STARTING and gang.is_running and not failure:
-            message = f"all {job.spec.rank_count} ranks run"
+            message = f"ranks that run: {job.spec.rank_count}"
             job = self.records.change(
                 job, "running", message, now_s, started_at_s=gang.started_at_s or now_s, reason=None
             )
+            self.cluster.trust(gang.nodes)
             gang = GangView(job, gang.facts)
         if failure:
             job = self._stop(job, failure, now_s, started_at_s=job.started_at_s or gang.started_at_s)
@@ -207,12 +226,12 @@ class Machine:
             self._start_given[job.id] = job.attempt
             self._order(job, orders.start(job, gang.nodes, self._term, master))
 
-    def _check_launches(self, now_s: float) -> None:
-        for job_id_ in list(self._launching):
+    def _check_launches(self, now_s: float, mono_s: float) -> None:
+        for job_id_, until_s in list(self._launch_until_s.items()):
             job = self.records.active.get(job_id_)
             if job is None or job.state is not JobState.STARTING:
-                self._launching.discard(job_id_)
-            elif now_s > (job.placed_at_s or now_s) + job.spec.launch_deadline_s:
+                del self._launch_until_s[job_id_]
+            elif mono_s > until_s:
                 missing = GangView(job, self._facts.get(job.id, {})).missing()
                 message = f"not all ranks got ready in {job.spec.launch_deadline_s:g} s; missing: {missing}"
                 self._stop(job, Exit(None, ExitCause.LAUNCH, message), now_s)
@@ -247,6 +266,8 @@ class Machine:
         if not gang.is_released:
             return
         exit_ = job.exit or Exit(None, ExitCause.UNKNOWN)
+        if can_be_tried_again(exit_):
+            self.cluster.distrust([exit_.node] if exit_.node else gang.nodes)
         if job.stop_cause is ExitCause.CANCELLED:
             self._end(job, "cancelled", "every rank has ended", now_s, exit_)
         elif can_be_tried_again(exit_) and job.launches_failed + 1 < MAX_LAUNCHES:
@@ -270,7 +291,7 @@ class Machine:
             launches_failed=job.launches_failed + 1,
             reason=Reason("launch_failed", message, "It is tried again when its turn comes."),
         )
-        self.queue.add(job)
+        self.waiting.add(job)
 
     def _end(self, job: Job, kind: str, message: str, now_s: float, exit_: Exit) -> Job:
         for node in job.placement.nodes if job.placement else ():
@@ -281,38 +302,12 @@ class Machine:
 
     # -- placing -------------------------------------------------------------------------------------------
 
-    def _place_queued(self, now_s: float) -> None:
-        """Start jobs in order until one has to wait. What can't run on any known node holds up nobody."""
-        skipped = 0
-        while skipped < len(self.queue):
-            job = self.records.active[self.queue[skipped]]
-            if (job.id, self.cluster.version) == self._stuck:
-                break
-            found = place(job.spec, self.cluster)
-            if isinstance(found, Placement):
-                self._place(job, found, now_s)
-            elif refused := refusal(job.spec, self.cluster):
-                self.records.explain(job, Reason("too_large", refused.message, refused.hint), now_s)
-                skipped += 1
-            else:
-                self._stuck = (job.id, self.cluster.version)
-                self.records.explain(job, found, now_s)
-                break
-        self._explain_others(now_s)
-
-    def _explain_others(self, now_s: float) -> None:
-        """Whoever came in this round and was not placed waits behind someone."""
-        for job in self.records.unexplained():
-            message = f"waits behind {len(self.queue) - 1} jobs of at least its priority or age"
-            self.records.explain(job, Reason("behind_others", message, "Raise its priority."), now_s)
-
-    def _place(self, job: Job, placement: Placement, now_s: float) -> None:
-        self.queue.remove(job)
+    def _place(self, job: Job, placement: Placement, now_s: float, mono_s: float) -> None:
         self._hold(job.id, placement)
         job = self.records.change(
             job,
             "placed",
-            f"on {', '.join(placement.nodes)}",
+            f"on {some_of(placement.nodes)}",
             now_s,
             attempt=job.attempt + 1,
             placement=placement,
@@ -320,7 +315,7 @@ class Machine:
             reason=Reason("starting", "its ranks get ready"),
         )
         self._order(job, orders.prepare(job, placement, self._term))
-        self._launching.add(job.id)
+        self._launch_until_s[job.id] = mono_s + job.spec.launch_deadline_s
 
     def _hold(self, job: str, placement: Placement) -> None:
         for slot in placement.slots:

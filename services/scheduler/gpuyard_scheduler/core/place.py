@@ -13,7 +13,7 @@ from gpuyard.contracts.placement import PlacedLink, Placement, Slot
 from gpuyard_scheduler.core.cluster import Cluster, Node
 from gpuyard_scheduler.core.links import best_set, bottleneck
 
-_LINKS_SHOWN = 512
+_LINKS_SHOWN = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,19 @@ def _on_one_node(ranks: Sequence[_Rank], nodes: list[Node]) -> list[_Share]:
     return [min(shares, key=_quality)] if shares else []
 
 
-def _quality(share: _Share) -> tuple[float, float, int, str]:
+def _quality(share: _Share) -> tuple[int, float, float, int, str]:
     node = share.node
     speed = bottleneck(node.matrix, share.gpus) or 0.0
     # Work without GPUs stays away from nodes that have some.
     crowd = len(node.free()) - len(share.gpus) if share.gpus else len(node.gpus)
-    return -speed, crowd, -node.room_for_cpu_ranks(), node.id
+    return node.failed_launches, -speed, crowd, -node.room_for_cpu_ranks(), node.id
 
 
 def _on_several(ranks: Sequence[_Rank], nodes: list[Node]) -> list[_Share]:
     """Fill node after node, ranks that want most GPUs first."""
     waiting = sorted(ranks, key=lambda rank: (-rank.gpus, rank.rank))
     shares: list[_Share] = []
-    for node in sorted(nodes, key=lambda node: (-len(node.free()), node.id)):
+    for node in sorted(nodes, key=_usefulness):
         taken, waiting = _filled(node, waiting)
         if taken:
             chosen = best_set(node.matrix, node.free(), sum(rank.gpus for rank in taken))
@@ -76,6 +76,10 @@ def _on_several(ranks: Sequence[_Rank], nodes: list[Node]) -> list[_Share]:
         if not waiting:
             return sorted(shares, key=lambda share: share.ranks[0].rank)
     return []
+
+
+def _usefulness(node: Node) -> tuple[int, int, str]:
+    return node.failed_launches, -len(node.free()), node.id
 
 
 def _filled(node: Node, waiting: Sequence[_Rank]) -> tuple[list[_Rank], list[_Rank]]:

@@ -5,9 +5,15 @@ from typing import Any
 
 from msgspec import structs
 
+from gpuyard.contracts.codec import encode
 from gpuyard.contracts.job import Job, JobEvent, JobState, Reason
+from gpuyard.contracts.subjects import STATE_STREAM
 from gpuyard_scheduler.core.events import Commit, Effect, Forget
 from gpuyard_scheduler.core.states import after
+
+KEEP_BYTES = STATE_STREAM.max_bytes // 2
+"""Histories of ended jobs may fill half of the stream: it must never be full, the lease is in it too."""
+_FORGET_AT_ONCE = 16
 
 
 class Records:
@@ -17,6 +23,8 @@ class Records:
         self.term = term
         self.active: dict[str, Job] = {}
         self.ended: dict[str, JobState] = {}
+        self._bytes_of: dict[str, int] = {}
+        self._ended_bytes = 0
         self.by_request: dict[str, str] = {}
         self._request_of: dict[str, str] = {}
         self._keep_ended = keep_ended
@@ -38,7 +46,7 @@ class Records:
 
     def explain(self, job: Job, reason: Reason, now_s: float) -> Job:
         """Say why a job is where it is, unless that was said before."""
-        if job.reason and job.reason.code == reason.code:
+        if job.reason == reason:
             return job
         return self.note(job, "waiting", reason.message, now_s, reason=reason)
 
@@ -64,7 +72,7 @@ class Records:
             effects.append(Commit(job))
         self._changed.clear()
         self._drafts.clear()
-        return effects + self._forget()
+        return effects
 
     def _remember(self, job: Job) -> None:
         self.by_request[job.request_id] = job.id
@@ -72,6 +80,8 @@ class Records:
         if job.state.is_final:
             self.active.pop(job.id, None)
             self.ended[job.id] = job.state
+            self._bytes_of[job.id] = len(encode(job)) * (job.version + 1)
+            self._ended_bytes += self._bytes_of[job.id]
         else:
             self.active[job.id] = job
 
@@ -79,11 +89,15 @@ class Records:
         self._drafts[job.id] = job
         self._changed.setdefault(job.id, []).append(event)
 
-    def _forget(self) -> list[Effect]:
+    def forget(self) -> list[Effect]:
+        """Histories to delete, a few at a time: the oldest of too many, or of too many bytes."""
         effects: list[Effect] = []
-        while len(self.ended) > self._keep_ended:
+        while len(effects) < _FORGET_AT_ONCE and (
+            len(self.ended) > self._keep_ended or self._ended_bytes > KEEP_BYTES
+        ):
             oldest = next(iter(self.ended))
             del self.ended[oldest]
+            self._ended_bytes -= self._bytes_of.pop(oldest)
             self.by_request.pop(self._request_of.pop(oldest), None)
             effects.append(Forget(oldest))
         return effects
