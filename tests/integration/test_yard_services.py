@@ -40,6 +40,24 @@ def test_all_is_well_after_up(root: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["down"]) == 0
 
 
+def test_commands_work_below_the_directory_of_the_yard(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPUYARD_DIR")
+    monkeypatch.chdir(tmp_path)
+    digits = tmp_path / "examples" / "digits"
+    digits.mkdir(parents=True)
+    try:
+        up()
+        monkeypatch.chdir(digits)
+        assert main(["run", "--gpus", "2", "--no-workdir", "--", "true"]) == 0
+        assert main(["ps", "--all"]) == 0
+        assert main(["down"]) == 0
+        assert locate.lock_holder(tmp_path / locate.DEFAULT_DIR) is None
+    finally:
+        main(["down", "--dir", str(tmp_path / locate.DEFAULT_DIR)])
+
+
 async def test_jobs_outlive_the_yard_and_are_adopted(root: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     command = ("sh", "-c", f"echo $$ > {pid_file}.new && mv {pid_file}.new {pid_file} && exec sleep 600")

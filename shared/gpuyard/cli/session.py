@@ -15,7 +15,8 @@ Connect = Callable[[str | None], AbstractAsyncContextManager[AsyncClient]]
 YardDir = Annotated[
     str | None,
     Parameter(
-        name="--dir", help="The yard's directory; by default GPUYARD_DIR, ./.gpuyard, or as configured."
+        name="--dir",
+        help="The yard's directory; by default GPUYARD_DIR, .gpuyard here or above, or as configured.",
     ),
 ]
 AsJson = Annotated[bool, Parameter(name="--json", negative=(), help="Print JSON.")]

@@ -40,7 +40,7 @@ class AsyncClient:
 
     Args:
         url: The server; by default that of `dir`.
-        dir: The yard's directory; by default GPUYARD_DIR, ./.gpuyard, or what the user configured.
+        dir: The yard's directory; by default GPUYARD_DIR, .gpuyard here or above, or as configured.
         timeout_s: How long a request waits for the scheduler's decision.
         bus: A bus that is connected already; it stays open.
 

@@ -73,7 +73,8 @@ def find(dir: str | Path | None = None) -> Address:  # noqa: A002 - it is the fl
 def meant(dir: str | Path | None = None) -> Path | str:  # noqa: A002 - it is the flag's name
     """The directory or the URL of the yard that is meant.
 
-    That is `dir`, else GPUYARD_DIR, GPUYARD_URL, ./.gpuyard if a yard is there, or the user's configuration.
+    That is `dir`, else GPUYARD_DIR, GPUYARD_URL, the yard in `.gpuyard` here or in the nearest parent
+    directory that has one, or what the user's configuration says.
 
     Raises:
         NotFound: nothing says which.
@@ -84,17 +85,30 @@ def meant(dir: str | Path | None = None) -> Path | str:  # noqa: A002 - it is th
         return Path(named).absolute()
     if url := os.environ.get("GPUYARD_URL"):
         return url
-    if is_yard(here := Path(DEFAULT_DIR).absolute()):
-        return here
+    if nearest := _nearest(Path.cwd()):
+        return nearest
     user = read_user_config(config_path(os.environ))
     if user.dir:
         return Path(user.dir).expanduser()
     if user.url:
         return user.url
     raise NotFound(
-        "no yard found: no --dir, GPUYARD_DIR or GPUYARD_URL, no ./.gpuyard, and no user configuration",
+        "no yard found: no --dir, GPUYARD_DIR or GPUYARD_URL, no .gpuyard here or above, no user configuration",
         "Start one here with `gpuyard up`, or name one with `--dir DIR`.",
     )
+
+
+def _nearest(start: Path) -> Path | None:
+    """As git does: in this directory, else upward. What belongs to someone else could send us anywhere."""
+    candidates = (folder / DEFAULT_DIR for folder in (start, *start.parents))
+    return next((folder for folder in candidates if _is_mine(folder) and is_yard(folder)), None)
+
+
+def _is_mine(folder: Path) -> bool:
+    try:
+        return folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def meant_or_here(dir: str | None) -> Path | str:  # noqa: A002 - it is the flag's name
@@ -106,8 +120,11 @@ def meant_or_here(dir: str | None) -> Path | str:  # noqa: A002 - it is the flag
 
 
 def is_yard(folder: Path) -> bool:
-    """Whether a yard was ever started in a directory."""
-    return (folder / LOCK_FILE).exists()
+    """Whether a yard was ever started in a directory that we may look into."""
+    try:
+        return (folder / LOCK_FILE).exists()
+    except OSError:
+        return False
 
 
 def address_of(folder: Path) -> Address:

@@ -1,3 +1,4 @@
+import os
 import stat
 import subprocess
 import sys
@@ -77,6 +78,27 @@ def test_the_yard_here_is_found(tmp_path: Path) -> None:
     configure(tmp_path, 'url = "nats://configured"')
     with running_yard(Path(".gpuyard").absolute(), "nats://here"):
         assert locate.find().url == "nats://here"
+
+
+def test_the_nearest_yard_above_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    top, deep = Path().absolute(), Path("a", "b", "c").absolute()
+    deep.mkdir(parents=True)
+    Path("a", "b", ".gpuyard").mkdir()  # no yard
+    monkeypatch.chdir(deep)
+    with running_yard(top / ".gpuyard", "nats://top"):
+        assert locate.find() == Address("nats://top", top / ".gpuyard")
+        with running_yard(top / "a" / ".gpuyard", "nats://nearer"):
+            assert locate.find().url == "nats://nearer"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
+def test_a_yard_of_someone_else_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    top, below = Path().absolute(), Path("below").absolute()
+    below.mkdir()
+    monkeypatch.chdir(below)
+    with running_yard(top / ".gpuyard", "nats://mine"), running_yard(below / ".gpuyard", "nats://theirs"):
+        os.chown(below / ".gpuyard", 65534, 65534)
+        assert locate.find().url == "nats://mine"
 
 
 def test_a_directory_of_that_name_that_is_no_yard_is_passed_over(tmp_path: Path) -> None:
