@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpuyard.bus.port import Bus
+from gpuyard.client.locate import is_yard
 from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.subjects import MIB, UPLOADS_BUCKET
 
 MOST_BYTES = 256 * MIB
 MOST_ENTRIES = 100_000
 IGNORE_FILE = ".gpuyardignore"
-ALWAYS_SKIPPED = (".git", ".venv", "__pycache__", ".gpuyard", "node_modules", "*.pyc")
+ALWAYS_SKIPPED = (".git", ".venv", "__pycache__", ".gpuyard", ".demo", "node_modules", "*.pyc")
 _NARROW = f"Name what the job does not need in `{IGNORE_FILE}`, or choose a smaller directory."
 
 
@@ -75,6 +76,11 @@ def pack(directory: Path) -> Packed:
 
 def scan(directory: Path) -> list[Entry]:
     """List what `pack` would pack, sorted by path."""
+    if is_yard(directory):
+        raise InvalidSpec(
+            f"`{directory}` is a yard's own directory, which holds its secret token",
+            "Choose another directory with --workdir, or use --no-workdir.",
+        )
     entries = sorted(_walk(directory, _patterns(directory)), key=lambda entry: os.fsencode(entry.path))
     total_bytes = sum(entry.size_bytes for entry in entries)
     if total_bytes > MOST_BYTES:
@@ -91,6 +97,8 @@ def _walk(root: Path, skipped: tuple[str, ...]) -> Iterator[Entry]:
             if _matches(inside, skipped):
                 continue
             entry = _entry(root, path, inside)
+            if stat.S_ISDIR(entry.mode) and is_yard(path):
+                continue  # it holds the secret token
             yield entry
             count += 1
             if count > MOST_ENTRIES:

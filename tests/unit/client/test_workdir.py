@@ -93,12 +93,30 @@ def test_links_inside_and_empty_directories_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_no_job_needs_is_skipped(tmp_path: Path) -> None:
-    for skipped in (".git/a", ".venv/a", "x/__pycache__/a", ".gpuyard/a", "x/node_modules/a", "x/b.pyc"):
+    for skipped in (
+        ".git/a",
+        ".venv/a",
+        "x/__pycache__/a",
+        ".gpuyard/a",
+        ".demo/a",
+        "x/node_modules/a",
+        "x/b.pyc",
+    ):
         file = tmp_path / skipped
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("")
     (tmp_path / ".gitignore").write_text("")
     assert paths(tmp_path) == [".gitignore", "x"]
+
+
+def test_a_yard_inside_stays_behind_whatever_its_name(tmp_path: Path) -> None:
+    yard = tmp_path / "x" / "mine"
+    yard.mkdir(parents=True)
+    for name in ("yard.lock", "yard.json"):
+        (yard / name).write_text("a secret token")
+    assert paths(tmp_path) == ["x"]
+    with pytest.raises(InvalidSpec, match="a yard's own directory"):
+        pack(yard)
 
 
 def test_the_ignore_file_is_obeyed(tmp_path: Path) -> None:
