@@ -1,6 +1,7 @@
 """Gangs on real services: never a part of one, cancelled in every state, refused when wrong."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -168,7 +169,7 @@ BAD: dict[str, Any] = {
 async def test_bad_requests_are_answered_counted_and_change_nothing(
     yard: RealYard, bus: NatsBus, client: AsyncClient, name: str
 ) -> None:
-    jobs = len(await client.list())
+    jobs, rejected = len(await client.list()), await rejected_requests(yard)
     bad: Any = BAD[name]
     inbox = bus.new_inbox()
     async with bus.subscribe(inbox) as answers:
@@ -184,12 +185,39 @@ async def test_bad_requests_are_answered_counted_and_change_nothing(
         reply = decode((await asyncio.wait_for(anext(answers), GENEROUS_S)).payload, Reply)
     assert isinstance(reply, Accepted), "the queue behind a bad request must move on"
     assert len(await client.list()) == jobs + 1
+    assert await rejected_requests(yard) == rejected + 1
+    assert (await ask_service(health_port(yard))).is_ready
+
+
+def health_port(yard: RealYard) -> int:
     port = yard.file.services["scheduler"].health_port
     assert port
-    assert (await ask_service(port)).is_ready
+    return port
+
+
+async def rejected_requests(yard: RealYard) -> float:
+    """What the scheduler counts on /metrics."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", health_port(yard))
+    writer.write(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+    page = (await reader.read()).decode()
+    writer.close()
+    counted = re.search(r'^gpuyard_rejected_total\{subject="gpuyard.request"\} (\S+)', page, re.MULTILINE)
+    return float(counted[1]) if counted else 0.0
 
 
 async def test_messages_of_two_megabytes_are_refused_before_they_leave(bus: NatsBus) -> None:
     with pytest.raises(InvalidSpec, match="bytes"):
         await bus.append(REQUEST(kind="submit"), b"x" * 2_000_000)
     assert await bus.last(STATE_STREAM, JOB(job="nobody")) is None
+
+
+async def test_a_raw_client_with_two_megabytes_harms_nobody(yard: RealYard, client: AsyncClient) -> None:
+    token, _, address = yard.file.url.removeprefix("nats://").partition("@")
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    connect_ = f'CONNECT {{"verbose":false,"auth_token":"{token}"}}\r\n'.encode()
+    writer.write(connect_ + b"PUB gpuyard.request.submit 2000000\r\n")
+    answers = await asyncio.wait_for(reader.read(), GENEROUS_S)
+    writer.close()
+    assert b"Maximum Payload" in answers
+    job = await client.wait(await client.submit(spec("true")), timeout_s=GENEROUS_S)
+    assert job.state is JobState.SUCCEEDED
