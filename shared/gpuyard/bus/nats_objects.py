@@ -20,9 +20,8 @@ from gpuyard.bus.port import Streams
 from gpuyard.bus.refusals import NoStream
 from gpuyard.contracts.errors import GpuyardError, InvalidSpec, Unavailable
 from gpuyard.contracts.ids import is_id
-from gpuyard.contracts.subjects import GIB, Stream
+from gpuyard.contracts.subjects import MAX_BUCKET_BYTES, Stream
 
-MAX_BUCKET_BYTES = 4 * GIB
 _CHUNK_BYTES = 128 * 1024
 _CHUNK_TIMEOUT_S = 10.0
 

@@ -93,7 +93,7 @@ def meant(dir: str | Path | None = None) -> Path | str:  # noqa: A002 - it is th
     if user.url:
         return user.url
     raise NotFound(
-        "no yard found: no --dir, GPUYARD_DIR or GPUYARD_URL, no .gpuyard here or above, no user configuration",
+        "no yard found: no --dir, GPUYARD_DIR, GPUYARD_URL, .gpuyard here or above, or user configuration",
         "Start one here with `gpuyard up`, or name one with `--dir DIR`.",
     )
 

@@ -103,6 +103,7 @@ STREAMS = (
 )
 
 UPLOADS_BUCKET = "uploads"
+MAX_BUCKET_BYTES = 4 * GIB
 
 REQUEST = Channel(
     "gpuyard.request.{kind}",

