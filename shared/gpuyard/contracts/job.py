@@ -28,8 +28,14 @@ class TaskSpec(Struct, frozen=True):
     env: Annotated[dict[EnvName, Text], Meta(max_length=1024, description="Added environment.")] = {}
 
     def __post_init__(self) -> None:
-        if not self.command[0]:
+        if not self.command or not self.command[0]:
             raise ValueError("the command is empty")
+        counts: dict[str, object] = {"gpus": self.gpus, "ranks": 1 if self.ranks is None else self.ranks}
+        for name, number in counts.items():
+            if not isinstance(number, int):
+                raise ValueError(f"`{name}` is {number!r}: it must be a whole number")
+        if self.ranks == 0:
+            raise ValueError("`ranks` is 0: a task has at least one rank")
         if self.gpus % self.rank_count:
             raise ValueError(f"{self.gpus} GPUs can't be divided evenly between {self.rank_count} ranks")
 

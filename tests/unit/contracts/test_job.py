@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from gpuyard.contracts.codec import validated
@@ -22,9 +24,24 @@ def test_gpus_must_divide_evenly() -> None:
         TaskSpec(("true",), gpus=8, ranks=3)
 
 
-def test_an_empty_command_is_refused() -> None:
+@pytest.mark.parametrize("command", [("",), ()])
+def test_an_empty_command_is_refused(command: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="the command is empty"):
-        TaskSpec(("",))
+        TaskSpec(command)
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"gpus": "x"}, "`gpus` is 'x': it must be a whole number"),
+        ({"gpus": 1.5}, "`gpus` is 1.5: it must be a whole number"),
+        ({"ranks": "2"}, "`ranks` is '2': it must be a whole number"),
+        ({"ranks": 0}, "`ranks` is 0: a task has at least one rank"),
+    ],
+)
+def test_counts_that_are_none_are_named(counts: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TaskSpec(("true",), **counts)
 
 
 def test_a_gang_adds_up_its_tasks() -> None:
