@@ -2,7 +2,7 @@
 
 Every value has a reason: `sync_interval: always`, because the server's default loses acknowledged data when
 the power fails; loopback only, because the token is the sole guard; explicit limits, because a stream that
-meets a full disk stays stuck until the server is restarted.
+meets a full disk stays stuck until the server is restarted; health on loopback, so that `up` sees that.
 """
 
 import json
@@ -10,7 +10,7 @@ import json
 _TEMPLATE = """\
 server_name: {name}
 listen: {listen}
-max_payload: 1048576
+{http}max_payload: 1048576
 ping_interval: "10s"
 ping_max: 2
 write_deadline: "10s"
@@ -35,6 +35,7 @@ def render_conf(
     name: str = "gpuyard",
     max_memory_bytes: int = 256 * 1024 * 1024,
     max_consumers: int = 20_000,
+    health_port: int | None = None,
 ) -> str:
     """Write a nats-server configuration.
 
@@ -46,11 +47,13 @@ def render_conf(
         name: Name of the server.
         max_memory_bytes: Bound of what JetStream keeps in memory.
         max_consumers: Readers and queues of one stream.
+        health_port: Where, on loopback and without a token, the server tells how it is; None: nowhere.
 
     """
     return _TEMPLATE.format(
         name=_quoted(name),
         listen=_quoted(f"127.0.0.1:{port}"),
+        http="" if health_port is None else f"http: {_quoted(f'127.0.0.1:{health_port}')}\n",
         token=_quoted(token),
         store_dir=_quoted(store_dir),
         max_store_bytes=max_store_bytes,

@@ -16,6 +16,8 @@ from gpuyard.contracts.errors import InvalidSpec, Unavailable
 
 HOST = "127.0.0.1"
 NATS = "nats-server"
+NATS_HEALTH = "nats-health"
+"""Where the nats-server tells how it is."""
 # Below those that the kernel gives to outgoing connections, so that a restart finds its port free.
 _CHOICE = range(20_000, 32_000)
 _PATIENCE_S = 2.0

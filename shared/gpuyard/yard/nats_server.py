@@ -12,7 +12,7 @@ from gpuyard.bus.server_conf import render_conf
 from gpuyard.client.locate import write_private
 from gpuyard.contracts.errors import NotFound, Refused, Unavailable
 from gpuyard.contracts.subjects import MAX_BUCKET_BYTES, STREAMS
-from gpuyard.yard.endpoints import NATS, Endpoints
+from gpuyard.yard.endpoints import NATS, NATS_HEALTH, Endpoints
 from gpuyard.yard.layout import Layout
 from gpuyard.yard.probe import ask_nats
 from gpuyard.yard.processes import Program
@@ -77,6 +77,7 @@ def nats_program(
     port = endpoints.ports[NATS]
     conf = render_conf(
         port=port,
+        health_port=endpoints.ports[NATS_HEALTH],
         store_dir=str(layout.nats_store),
         token=endpoints.token,
         max_store_bytes=sum(stream.max_bytes for stream in STREAMS) + MAX_BUCKET_BYTES,

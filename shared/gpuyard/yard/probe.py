@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.yard.endpoints import HOST
+from gpuyard.yard.pulse import Pulse
 
 _TIMEOUT_S = 2.0
+_HEALTH_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ async def ask_service(port: int, timeout_s: float = _TIMEOUT_S) -> Report:
         return Report(False, f"no answer on port {port}: {str(error) or 'timed out'}")
     except (ValueError, IndexError, AttributeError):
         return Report(False, f"something else answers on port {port}")
+
+
+async def ask_health(port: int, timeout_s: float = _HEALTH_TIMEOUT_S) -> Pulse:
+    """GET /healthz of the nats-server, which looks at every stream; never raises."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await _exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")
+    except (OSError, TimeoutError):
+        return Pulse.SILENT
+    if not answer:
+        return Pulse.SILENT
+    return Pulse.WELL if b" 200 " in answer.partition(b"\r\n")[0] else Pulse.STUCK
 
 
 async def _exchange(port: int, request: bytes) -> bytes:

@@ -103,8 +103,10 @@ class Watched:
             self.kill()
             await process.wait()
 
-    def kill(self) -> None:
-        """End it at once."""
+    def kill(self, why: str = "") -> None:
+        """End it at once; unless it was let go, it is then started again."""
+        if why:
+            self._on_change(f"{why}, killing it")
         if self._process is not None:
             _send(self._process, signal.SIGKILL)
 

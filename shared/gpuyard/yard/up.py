@@ -18,7 +18,8 @@ from gpuyard.client import locate
 from gpuyard.client.locate import RunningService, YardFile
 from gpuyard.contracts.errors import Unavailable
 from gpuyard.yard import logfile
-from gpuyard.yard.endpoints import HOST, NATS, Endpoints, settle
+from gpuyard.yard.endpoints import HOST, NATS, NATS_HEALTH, Endpoints, settle
+from gpuyard.yard.guard import guard
 from gpuyard.yard.layout import Layout, possession, prepare
 from gpuyard.yard.limits import raise_open_files
 from gpuyard.yard.nats_server import find_binary, nats_program, version_of
@@ -48,7 +49,7 @@ async def serve(options: Options) -> None:
         raise_open_files()
         binary = find_binary(options.nats_server)
         version_of(binary)
-        endpoints = settle(layout.endpoints, SERVICES, options.port)
+        endpoints = settle(layout.endpoints, (*SERVICES, NATS_HEALTH), options.port)
         environment = service_environment(dict(os.environ))
         server = nats_program(binary, layout, endpoints, environment)
         services = service_programs(options, layout, endpoints, environment)
@@ -78,10 +79,12 @@ class Yard:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal)
         rotating = loop.create_task(self._rotate_logs(), name="rotate logs")
+        guarding = loop.create_task(self._guard_server(), name="guard nats-server")
         try:
             await _unless(self._stop, self._start())
             await self._stop.wait()
         finally:
+            guarding.cancel()
             rotating.cancel()
             await self._end()
         if not self._is_ready:
@@ -145,6 +148,10 @@ class Yard:
         else:
             narrate(summary)
         tell(self._options.ready_fd, Ready(yard, summary))
+
+    async def _guard_server(self) -> None:
+        port, store = self._endpoints.ports[NATS_HEALTH], self._layout.nats_store
+        await guard(self._watched[0], port, store)
 
     async def _rotate_logs(self) -> None:
         logs = [self._layout.log("up"), *(watched.program.log for watched in self._watched)]

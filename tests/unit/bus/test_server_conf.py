@@ -18,6 +18,12 @@ def test_what_must_be_in_it() -> None:
         assert needed in conf
 
 
+def test_it_tells_how_it_is_only_where_wanted_and_on_loopback() -> None:
+    wanted = render_conf(port=1, store_dir="/d", token="t", max_store_bytes=1, health_port=8222)
+    assert 'http: "127.0.0.1:8222"\n' in wanted
+    assert "http:" not in render_conf(port=1, store_dir="/d", token="t", max_store_bytes=1)
+
+
 def test_a_directory_can_not_break_out_of_its_quotes(tmp_path: Path) -> None:
     conf = render_conf(port=1, store_dir='/a"b\\c\nlisten: "0.0.0.0"', token="t", max_store_bytes=1)
     assert 'store_dir: "/a\\"b\\\\c\\nlisten: \\"0.0.0.0\\""' in conf

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.contracts.errors import NotFound, Refused, Unavailable
 from gpuyard.contracts.subjects import GIB, MAX_BUCKET_BYTES, STREAMS
-from gpuyard.yard.endpoints import NATS, Endpoints
+from gpuyard.yard.endpoints import NATS, NATS_HEALTH, Endpoints
 from gpuyard.yard.layout import Layout
 from gpuyard.yard.nats_server import checked_version, find_binary, nats_program, version_of
 
@@ -70,7 +70,7 @@ def test_a_program_is_asked_for_its_version(tmp_path: Path) -> None:
 
 
 def test_the_store_is_bounded_by_what_can_really_be_kept(tmp_path: Path) -> None:
-    nats_program(BINARY, Layout(tmp_path), Endpoints("secret", {NATS: 1}), {})
+    nats_program(BINARY, Layout(tmp_path), Endpoints("secret", {NATS: 1, NATS_HEALTH: 2}), {})
     found = re.search(r"max_file_store: (\d+)", (tmp_path / "nats.conf").read_text())
     assert found is not None
     assert int(found[1]) == sum(stream.max_bytes for stream in STREAMS) + MAX_BUCKET_BYTES < 17 * GIB

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gpuyard.yard.endpoints import HOST
-from gpuyard.yard.probe import ask_nats, ask_service
+from gpuyard.yard.probe import ask_health, ask_nats, ask_service
+from gpuyard.yard.pulse import Pulse
 
 INFO = b'INFO {"version":"2.15.1","jetstream":true}\r\n'
 
@@ -90,3 +91,21 @@ async def test_a_server_that_does_not(pieces: tuple[bytes, ...], why: str) -> No
         report = await ask_nats(port, "t")
     assert not report.is_ready
     assert why in report.why
+
+
+@pytest.mark.parametrize(
+    ("answer", "pulse"),
+    [
+        (http("200 OK", b'{"status":"ok"}'), Pulse.WELL),
+        (http("503 Service Unavailable", b'{"status":"unavailable"}'), Pulse.STUCK),
+        ((), Pulse.SILENT),
+    ],
+)
+async def test_the_health_of_a_nats_server(answer: tuple[bytes, ...], pulse: Pulse) -> None:
+    async with answering(*answer) as port:
+        assert await ask_health(port) is pulse
+
+
+async def test_a_frozen_nats_server_is_silent() -> None:
+    async with answering(is_silent=True) as port:
+        assert await ask_health(port, timeout_s=0.1) is Pulse.SILENT
