@@ -29,6 +29,11 @@ class Layout:
         return self.root / "endpoints.json"
 
     @property
+    def nodes(self) -> Path:
+        """The ids of the nodes that have records in the NODES stream."""
+        return self.root / "nodes.json"
+
+    @property
     def nats_conf(self) -> Path:
         return self.root / "nats.conf"
 

@@ -18,6 +18,7 @@ from gpuyard.client import locate
 from gpuyard.client.locate import RunningService, YardFile
 from gpuyard.contracts.errors import Unavailable
 from gpuyard.yard import logfile
+from gpuyard.yard.departed import forget_departed
 from gpuyard.yard.endpoints import HOST, NATS, NATS_HEALTH, Endpoints, settle
 from gpuyard.yard.guard import guard
 from gpuyard.yard.layout import Layout, possession, prepare
@@ -94,12 +95,19 @@ class Yard:
         server, *services = self._watched
         server.start()
         await server.wait_ready(READY_TIMEOUT_S)
+        await self._forget_departed()
         for service in services:
             service.start()
         await asyncio.gather(*(service.wait_ready(READY_TIMEOUT_S) for service in services))
         self._is_ready = True
         self._write_down()
         self._announce()
+
+    async def _forget_departed(self) -> None:
+        environment = self._watched[0].program.environment
+        with _said_if_failing("nodes that left can't be forgotten"):
+            if not await forget_departed(self._layout, self._options.nodes, environment):
+                narrate("Nodes that left could not be forgotten; the next start tries again.")
 
     async def _end(self) -> None:
         for watched in self._watched:
