@@ -22,7 +22,7 @@ from gpuyard.yard.endpoints import Endpoints
 from gpuyard.yard.layout import Layout
 
 
-async def prune(bus: Bus, wanted: Set[str]) -> set[str]:
+async def prune(bus: Bus, wanted: Set[str]) -> Set[str]:
     """Remove the records of all other nodes that hold nothing; returns the nodes that have records now."""
     await bus.ensure((NODES_STREAM, FACTS_STREAM))
     staying = wanted | await _holding(bus)
