@@ -124,7 +124,7 @@ def test_deep_nesting(before: bytes, opening: bytes) -> None:
 def test_a_message_larger_than_allowed() -> None:
     assert "2,000,000 bytes" in refusal(b"\xc6" + (2_000_000 - 1) * b"a")
     with pytest.raises(InvalidSpec, match="more than 1,000,000"):
-        encode(JobSpec(tuple(TaskSpec(("x" * 131_072,)) for _ in range(8))))
+        encode(JobSpec(tuple(TaskSpec(("x" * 131_072,), name=f"t{n}") for n in range(8))))
 
 
 @pytest.mark.parametrize("value", [None, 1, 1.5, "submit", b"submit", [], [1], {1: 2}, {None: 2}])
@@ -135,7 +135,7 @@ def test_not_a_message_at_all(value: object) -> None:
 
 @pytest.mark.parametrize("tag", ["explode", "", "Submit", None, 1, b"submit"])
 def test_unknown_types_are_named(tag: object) -> None:
-    assert "`$.type`" in refusal(pack(SUBMIT | {"type": tag}))
+    assert "`type`" in refusal(pack(SUBMIT | {"type": tag}))
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
@@ -174,14 +174,14 @@ def test_a_missing_field_is_named(kind: type[msgspec.Struct]) -> None:
     ],
 )
 def test_a_wrong_value_is_named(place: tuple[str | int, ...], value: object) -> None:
-    path = "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
 
     assert f"`{path}`" in refusal(with_value(place, value))
 
 
 @pytest.mark.parametrize("gpus", [-1, -(2**63), 65_537, 2**64 - 1, 1.0, 1e308, "1", True, None])
 def test_impossible_gpu_counts(gpus: object) -> None:
-    assert "`$.spec.tasks[0].gpus`" in refusal(with_value(("spec", "tasks", 0, "gpus"), gpus))
+    assert "`spec.tasks[0].gpus`" in refusal(with_value(("spec", "tasks", 0, "gpus"), gpus))
 
 
 def test_gpus_that_cannot_be_divided() -> None:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gpuyard.contracts.codec import validated
+from gpuyard.contracts.complaint import complaint
 from gpuyard.contracts.errors import InvalidSpec, NotFound
 from gpuyard.contracts.ids import Name, slug
 from gpuyard.contracts.job import EnvName, JobSpec, TaskSpec, Text
@@ -100,7 +101,7 @@ def parse(table: Mapping[str, object]) -> JobFile:
     try:
         return msgspec.convert(table, JobFile)
     except msgspec.ValidationError as error:
-        raise InvalidSpec(_placed(error)) from error
+        raise complaint(error, table) from error
 
 
 def spec_of(file: JobFile, *, default_name: str = "job") -> JobSpec:
@@ -136,6 +137,10 @@ def _table(path: Path) -> dict[str, object]:
         return tomllib.loads(text.decode())
     except FileNotFoundError as error:
         raise NotFound(f"there is no file `{path}`", "Check the path after -f.") from error
+    except IsADirectoryError as error:
+        raise InvalidSpec(
+            f"`{path}` is a directory, not a job file", f"Name the file, such as `{path / 'job.toml'}`."
+        ) from error
     except OSError as error:
         raise InvalidSpec(f"can't read `{path}`: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -163,10 +168,3 @@ def _task(table: TaskTable) -> TaskSpec:
         return TaskSpec(command, name=table.name, gpus=table.gpus, ranks=table.ranks, env=table.env)
     except ValueError as error:
         raise InvalidSpec(f"task `{table.name}`: {error}") from error
-
-
-def _placed(error: msgspec.ValidationError) -> str:
-    """Turn `Expected ... - at `$.tasks[0].gpus`` into words that begin with the place."""
-    what, _, where = str(error).rpartition(" - at ")
-    place = where.replace("$.", "").strip("`")
-    return f"`{place}`: {what[0].lower()}{what[1:]}" if what else str(error)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from gpuyard.contracts.complaint import complaint
 from gpuyard.contracts.errors import InvalidSpec
 
 T = TypeVar("T")
@@ -54,8 +55,18 @@ def decode(data: bytes, kind: Any) -> Any:
         raise InvalidSpec(f"a message of {len(data):,} bytes; at most {MAX_MESSAGE_BYTES:,} are allowed")
     try:
         return _decoder(kind).decode(data)
+    except msgspec.ValidationError as error:
+        raise complaint(error, _plain(data)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpec(f"malformed message: {error}") from error
+
+
+def _plain(data: bytes) -> object:
+    """The message as it came; None if only a stricter look found that it can't be read."""
+    try:
+        return msgspec.msgpack.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def validated(message: StructT) -> StructT:

@@ -50,7 +50,7 @@ def test_a_gang_adds_up_its_tasks() -> None:
 
 def test_values_built_in_python_are_checked_like_those_from_the_wire() -> None:
     assert validated(SPEC) == SPEC
-    with pytest.raises(InvalidSpec, match=r"\$\.priority"):
+    with pytest.raises(InvalidSpec, match="`priority` is 5000: it must be at most 1000"):
         validated(JobSpec((TaskSpec(("true",)),), priority=5000))
 
 
