@@ -13,15 +13,15 @@ from pathlib import Path
 from gpuyard_executor.supervisor.processes import all_pids, stat_of
 
 MARK = "GPUYARD_RANK_DIR"
-_ROUND_S = 0.02
+_ROUND_S, _LONGEST_ROUND_S = 0.02, 1.0
 
 
 async def kill_leftovers(directory: Path, leader: int) -> None:
     """Kill until nothing is left, however long that takes."""
-    while True:
-        if not await asyncio.to_thread(_kill_once, directory, leader):
-            return
-        await asyncio.sleep(_ROUND_S)
+    round_s = _ROUND_S
+    while await asyncio.to_thread(_kill_once, directory, leader):
+        await asyncio.sleep(round_s)
+        round_s = min(2 * round_s, _LONGEST_ROUND_S)  # one in the kernel's hands may stay for hours
 
 
 def _kill_once(directory: Path, leader: int) -> bool:

@@ -6,17 +6,20 @@ event. So the loop never waits, and orders are acknowledged as soon as they are 
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gpuyard.bus.port import Delivery, From
 from gpuyard.contracts.codec import decode
-from gpuyard.contracts.errors import GpuyardError
+from gpuyard.contracts.errors import GpuyardError, InvalidSpec
 from gpuyard.contracts.fact import GangFact
 from gpuyard.contracts.order import Prepare
 from gpuyard.contracts.subjects import FACT, FACTS_STREAM
+from gpuyard.runtime.reject import set_aside
+from gpuyard.runtime.retry import backoff_s
 from gpuyard.runtime.service import Context
 from gpuyard_executor.core.events import (
     Adopted,
@@ -53,6 +56,8 @@ from gpuyard_executor.shipper import Shipper
 from gpuyard_executor.workdirs import WorkdirFailed, Workdirs
 
 _RETRY_S = 5.0
+
+_Lasting = MakeWorkdir | ShipOutput | DropFact | ForgetGang
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,13 @@ class Node:
         async with self._context.bus.read(FACTS_STREAM, wanted, start=From.LAST_PER_SUBJECT) as reader:
             while reader.backlog:
                 message = await anext(reader)
-                facts.append(decode(message.payload, GangFact))
-                self._publisher.note(facts[-1].job, message.seq)
+                try:
+                    fact = decode(message.payload, GangFact)
+                except InvalidSpec as error:
+                    await set_aside(self._context, message, error)
+                    continue
+                facts.append(fact)
+                self._publisher.note(fact.job, message.seq)
         return facts
 
     async def watch(self) -> None:
@@ -158,7 +168,7 @@ class Node:
             case MakeWorkdir(upload=""):
                 await self._make_workdir(effect)
             case MakeWorkdir() | ShipOutput() | DropFact():
-                self._run(self._take_time(effect))
+                self._run(self._insist(effect))
             case _:
                 self._note(effect)
 
@@ -176,7 +186,22 @@ class Node:
             case ForgetGang():
                 self._forget(effect)
 
-    async def _take_time(self, effect: MakeWorkdir | ShipOutput | DropFact) -> None:
+    async def _insist(self, effect: _Lasting) -> None:
+        """Try until it is done: nobody asks for it again."""
+        tries = 0
+        while True:
+            try:
+                await self._take_time(effect)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the gang would never be over
+                tries += 1
+                self._context.log.warning("tried again", what=repr(effect), error=repr(error))
+                await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311 - jitter
+            else:
+                return
+            if isinstance(effect, ShipOutput):
+                effect = replace(effect, is_resumed=True)
+
+    async def _take_time(self, effect: _Lasting) -> None:
         match effect:
             case MakeWorkdir():
                 await self._make_workdir(effect)
@@ -185,6 +210,8 @@ class Node:
             case DropFact(job):
                 await self._context.bus.trim(FACTS_STREAM, subject=FACT(node=self.name, job=job))
                 self._publisher.note(job, 0)
+            case ForgetGang():
+                await self._remove(effect)
 
     async def _acknowledge(self, delivery: Delivery) -> None:
         """An order that is not on disk, or whose acknowledgement gets lost, comes again: that is harmless."""
@@ -211,6 +238,9 @@ class Node:
             await self._workdirs.make(effect.gang, effect.upload)
         except WorkdirFailed as error:
             self.receive(WorkdirMade(effect.gang, str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the gang must not wait for ever
+            self._context.log.error("working directory failed", node=self.name, error=repr(error))
+            self.receive(WorkdirMade(effect.gang, f"the working directory can't be made: {error!r}"))
         else:
             self.receive(WorkdirMade(effect.gang))
 
@@ -233,7 +263,7 @@ class Node:
     def _forget(self, effect: ForgetGang) -> None:
         self._journal.forget(effect.gang)
         self._runs.forget(effect.gang)
-        self._run(self._remove(effect))
+        self._run(self._insist(effect))
 
     async def _remove(self, effect: ForgetGang) -> None:
         for key in effect.ranks:
@@ -263,7 +293,16 @@ class Node:
 def _size_of(ranks: Path) -> int:
     """Bytes of output below a directory of ranks; what vanishes meanwhile does not count."""
     total = 0
-    for path in ranks.glob("*/out.*"):
-        with contextlib.suppress(FileNotFoundError):
-            total += path.stat().st_size
+    for rank in _entries(ranks):
+        for path in _entries(rank):
+            if path.name.startswith("out."):
+                with contextlib.suppress(OSError):
+                    total += path.stat().st_size
     return total
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []

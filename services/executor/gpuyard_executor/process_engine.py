@@ -7,13 +7,18 @@ to a thread and back costs more.
 import asyncio
 import fcntl
 import os
+import random
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
+import structlog
+
 from gpuyard.contracts.errors import Conflict
+from gpuyard.runtime.retry import backoff_s
+from gpuyard.telemetry.logs import Log
 from gpuyard_executor.core.rank import RankKey, RankPlan, RankStatus, parse_rank_key
 from gpuyard_executor.engine import OutputChunk
 from gpuyard_executor.leftovers import MARK
@@ -35,6 +40,7 @@ class ProcessEngine:
         self._changes: asyncio.Queue[RankStatus] = asyncio.Queue()
         self._following: set[asyncio.Task[None]] = set()
         self._guard = -1
+        self._log: Log = structlog.get_logger(service="executor")
 
     async def __aenter__(self) -> "ProcessEngine":
         (self._home / "ranks").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -89,11 +95,11 @@ class ProcessEngine:
 
     async def start(self, key: RankKey, env: Mapping[str, str]) -> None:
         rank = self._ranks[key]
-        await rank.tell({"do": "start", "env": {**env, MARK: str(rank.directory.path)}})
+        rank.tell({"do": "start", "env": {**env, MARK: str(rank.directory.path)}})
 
     async def stop(self, key: RankKey, grace_s: float) -> None:
         if rank := self._ranks.get(key):
-            await rank.tell({"do": "stop", "grace_s": grace_s})
+            rank.tell({"do": "stop", "grace_s": grace_s})
 
     async def output(self, key: RankKey, offset: int = 0) -> AsyncGenerator[Sequence[OutputChunk], None]:
         rank = self._ranks[key]
@@ -142,9 +148,21 @@ class ProcessEngine:
         return SupervisedRank(key, RankDirectory(self.directory(key)), self._changes.put_nowait)
 
     def _follow(self, rank: SupervisedRank) -> None:
-        task = asyncio.create_task(rank.follow())
+        task = asyncio.create_task(self._follow_to_end(rank))
         self._following.add(task)
         task.add_done_callback(self._following.discard)
+
+    async def _follow_to_end(self, rank: SupervisedRank) -> None:
+        tries = 0
+        while True:
+            try:
+                await rank.follow()
+            except Exception as error:  # noqa: BLE001 - a rank that nobody follows would run for ever
+                tries += 1
+                self._log.error("rank is followed again", rank=str(rank.status.key), error=repr(error))
+                await asyncio.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311 - jitter
+            else:
+                return
 
 
 def _delete_segments(directory: Path, before: int) -> None:

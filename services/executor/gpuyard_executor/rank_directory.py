@@ -14,6 +14,7 @@ from gpuyard.contracts.job import ExitCause
 from gpuyard_executor.core.rank import RankEnd, RankPlan
 from gpuyard_executor.launch_failure import describe_launch_failure
 from gpuyard_executor.rank_record import EndLine, PlanLine, RankRecord, parse_record, render_end, render_plan
+from gpuyard_executor.supervisor.files import write_all
 
 _LOST = {
     ExitCause.NODE_LOST: "the machine was restarted while it ran",
@@ -65,10 +66,16 @@ class RankDirectory:
         except FileNotFoundError:
             return None
 
-    def write_lost(self, cause: ExitCause, at_s: float) -> None:
-        """Write the end in place of a supervisor that is gone."""
-        with _opened(self._record, os.O_WRONLY | os.O_APPEND) as record:
-            os.write(record, b"\n" + render_end(EndLine(None, self.began_at_s(), at_s, lost=cause)))
+    def write_end(self, end: EndLine) -> bool:
+        """Write the end in place of a supervisor that is gone; False if it must be tried again."""
+        try:
+            with _opened(self._record, os.O_WRONLY | os.O_APPEND) as record:
+                write_all(record, b"\n" + render_end(end))
+        except FileNotFoundError:
+            return True  # removed: nobody will ask
+        except OSError:
+            return False
+        return True
 
     def is_supervised(self) -> bool:
         """Whether a supervisor lives, or is on its way."""

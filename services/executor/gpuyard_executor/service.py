@@ -40,7 +40,7 @@ class ExecutorService:
                 tasks.create_task(self._take_orders(node))
                 tasks.create_task(self._beat(node))
             self._context.health.note("nodes", [node.name for node in self._nodes])
-            self._context.health.ready()
+            tasks.create_task(self._tell_readiness())
 
     async def _adopt(self, node: Node) -> None:
         await self._insist(node.adopt)
@@ -49,9 +49,18 @@ class ExecutorService:
     async def _present(self, node: str) -> None:
         await self._context.bus.append(EXECUTOR(node=node), encode(self._info(node)))
 
+    async def _tell_readiness(self) -> None:
+        """Without the bus no order comes and no fact gets out."""
+        while True:
+            if self._context.bus.connected:
+                self._context.health.ready()
+            else:
+                self._context.health.not_ready("the bus does not answer")
+            await self._context.clock.sleep(BEAT_S)
+
     async def _beat(self, node: Node) -> None:
         while True:
-            node.stand()
+            self._measure(node)
             try:
                 await self._context.bus.publish(
                     BEAT(node=node.name), encode(Beat(node.name, self._context.clock.now()))
@@ -59,6 +68,12 @@ class ExecutorService:
             except GpuyardError as error:
                 self._context.log.debug("beat lost", node=node.name, error=str(error))
             await self._context.clock.sleep(BEAT_S)
+
+    def _measure(self, node: Node) -> None:
+        try:
+            node.stand()
+        except Exception as error:  # noqa: BLE001 - a figure that can't be had ends no service
+            self._context.log.warning("not measured", node=node.name, error=repr(error))
 
     # -- orders --------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,10 +10,12 @@ from typing import Any
 
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause
+from gpuyard.runtime.retry import backoff_s
 from gpuyard_executor.core.rank import RankEnd, RankKey, RankStatus
 from gpuyard_executor.core.states import step
 from gpuyard_executor.leftovers import kill_leftovers
 from gpuyard_executor.rank_directory import RankDirectory, boot_id, rank_end
+from gpuyard_executor.rank_record import EndLine
 
 _RETRY_S = 0.01
 
@@ -25,7 +28,7 @@ class SupervisedRank(asyncio.Protocol):
         self.status = RankStatus(key, RankState.PREPARING)
         self._changed = changed
         self._spooled = asyncio.Event()
-        self._connected = asyncio.Event()
+        self._unsent: list[bytes] = []
         self._lost = asyncio.Event()
         self._transport: asyncio.Transport | None = None
         self._partial = b""
@@ -54,12 +57,13 @@ class SupervisedRank(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._partial = b""
-        self._connected.set()
+        for line in self._unsent:
+            transport.write(line)
+        self._unsent.clear()
         self._spooled.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._connected.clear()
         self._lost.set()
 
     def data_received(self, data: bytes) -> None:
@@ -81,13 +85,13 @@ class SupervisedRank(asyncio.Protocol):
 
     # -- what it is told -----------------------------------------------------------------------------------
 
-    async def tell(self, message: Mapping[str, Any]) -> None:
-        """Send to the supervisor as soon as it is connected; a rank that has exited needs no word."""
-        while not self.has_exited:
-            if self._transport:
-                self._transport.write(json.dumps(message).encode() + b"\n")
-                return
-            await self._connected.wait()
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send to the supervisor as soon as it is connected; nobody waits for that."""
+        line = json.dumps(message).encode() + b"\n"
+        if self._transport:
+            self._transport.write(line)
+        else:
+            self._unsent.append(line)
 
     async def output_after(self, offset: int) -> None:
         """Wait until there may be output beyond a position. May return early."""
@@ -135,8 +139,19 @@ class SupervisedRank(asyncio.Protocol):
         rebooted = record.plan.boot != boot_id()
         if not rebooted:
             await kill_leftovers(self.directory.path, record.pid)
-        self.directory.write_lost(ExitCause.NODE_LOST if rebooted else ExitCause.UNKNOWN, time.time())
-        self._read_end()
+        cause = ExitCause.NODE_LOST if rebooted else ExitCause.UNKNOWN
+        end = EndLine(None, self.directory.began_at_s(), time.time(), lost=cause)
+        is_written = self.directory.write_end(end)
+        self._exit(rank_end(record.plan, end), end.started_at_s)  # nobody shall wait for room on a disk
+        if not is_written:
+            await self._write_down(end)
+
+    async def _write_down(self, end: EndLine) -> None:
+        """An executor after this one shall find the end as well."""
+        tries = 1
+        while not self.directory.write_end(end):
+            tries += 1
+            await asyncio.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311 - jitter
 
     def fail(self, message: str) -> None:
         """It never got to run, through no fault of the program."""
@@ -144,7 +159,6 @@ class SupervisedRank(asyncio.Protocol):
 
     def _exit(self, end: RankEnd, started_at_s: float | None) -> None:
         self._enter(replace(self.status, state=RankState.EXITED, started_at_s=started_at_s, end=end))
-        self._connected.set()
         self._spooled.set()
 
     def _enter(self, status: RankStatus) -> None:

@@ -180,9 +180,12 @@ def test_an_order_that_contradicts_itself_is_not_begun(world: World) -> None:
 def test_the_next_attempt_waits_for_the_end_of_the_one_before(world: World) -> None:
     world.order(prepare())
     world.order(prepare(attempt=2))
+    assert [fact.attempt for fact in world.published] == [1], "facts go out in the order of attempts"
+    world.order(stop(attempt=1))
     exited = world.fact.ranks[0].exit
     assert exited
     assert (world.fact.attempt, exited.message) == (2, "attempt 1 of the job is still here")
+    assert (world.prepared, world.journal) == ([RankKey("j1", 1, 0)], {})
 
 
 def test_an_older_attempt_is_refused(world: World) -> None:

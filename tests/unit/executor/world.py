@@ -75,7 +75,8 @@ class World:
         """Tell the core; what it wants waits in `todo`. Orders are recorded at once, as the shell does."""
         for effect in self.core.handle(event, self.now_s):
             if isinstance(effect, RecordOrder):
-                self.journal[effect.order.job, effect.order.attempt, type(effect.order)] = effect.order
+                key = (effect.order.job, effect.order.attempt, type(effect.order))
+                self.journal.setdefault(key, effect.order)
             else:
                 self.todo.append(effect)
 

@@ -92,6 +92,8 @@ class Gangs:
             return
         self._term = order.term
         gang = self._gangs.get(key)
+        if gang and gang.order and isinstance(order, Prepare):
+            order = replace(gang.order, term=order.term)  # what came first counts
         self._effects.append(RecordOrder(order, trace))
         if gang is None:
             gang = self._gangs[key] = Gang.of(order) if isinstance(order, Prepare) else Gang(key, order.term)
@@ -231,6 +233,8 @@ class Gangs:
         self._tell(gang, now_s)
         if gang.is_done:
             self._forget(gang)
+            for newer in [other for other in self._gangs.values() if other.key.job == gang.key.job]:
+                self._advance(newer, now_s)
 
     def _stop_ranks(self, gang: Gang, order: Stop) -> None:
         for rank in gang:
@@ -252,12 +256,21 @@ class Gangs:
                 del self._holders[gpu]
 
     def _tell(self, gang: Gang, now_s: float) -> None:
+        """Facts of a job go out in the order of its attempts: the bus keeps only the newest of them."""
         fact = gang.fact(self._node, self._address, now_s)
-        if gang.is_in_passing or (gang.told and replace(fact, at_s=gang.told.at_s) == gang.told):
+        if (
+            gang.is_in_passing
+            or self._older(gang)
+            or (gang.told and replace(fact, at_s=gang.told.at_s) == gang.told)
+        ):
             return
         gang.told = fact
         gang.is_told = False
         self._effects.append(PublishFact(fact))
+
+    def _has_older(self, gang: Gang) -> bool:
+        job, attempt = gang.key
+        return any(other.job == job and other.attempt < attempt for other in self._gangs)
 
     def _forget(self, gang: Gang) -> None:
         del self._gangs[gang.key]
@@ -286,14 +299,17 @@ class Gangs:
             if status.key.gang not in self._gangs:
                 self._effects.append(StopRank(status.key, 0.0))
                 self._see_stray(RankChanged(status))
-        unbegun = [gang for gang in self._gangs.values() if not self._resume(gang)]
-        for gang in unbegun:
-            if gang.stop:
-                self._end_unprepared(gang, gang.stop.cause, f"it was told to stop: {gang.stop.cause}", now_s)
-            else:
-                self._begin(gang, now_s)
+        for gang in [gang for gang in self._gangs.values() if not self._resume(gang)]:
+            self._begin_late(gang, now_s)
         for gang in list(self._gangs.values()):
             self._advance(gang, now_s)
+
+    def _begin_late(self, gang: Gang, now_s: float) -> None:
+        """Its order was recorded, and no more came of it."""
+        if gang.stop:
+            self._end_unprepared(gang, gang.stop.cause, f"it was told to stop: {gang.stop.cause}", now_s)
+        else:
+            self._begin(gang, now_s)
 
     def _resume(self, gang: Gang) -> bool:
         """Go on with the ranks that began; tell whether there is no other."""
