@@ -41,15 +41,16 @@ class Rig:
         self.bus = bus
         self.world: World = {}
         self.metrics = Metrics()
+        self.health = Health()
         self._home = home
         home.mkdir()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MemoryEngine]:
         await self.bus.ensure(STREAMS)
-        health = Health()
+        self.health = Health()
         log = structlog.get_logger()
-        context = Context("executor", self.bus, SystemClock(), health, self.metrics, log)
+        context = Context("executor", self.bus, SystemClock(), self.health, self.metrics, log)
         engine = MemoryEngine(SCRIPTS, self.world)
         place = NodePlace(NODE, self._home, "10.0.0.1", 50)
         node = Node(place, context, engine, Ports(20000, 29999), {})

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from gpuyard.bus.memory import MemoryBus
-from gpuyard.contracts.errors import Unavailable
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause, TaskSpec
-from gpuyard.contracts.subjects import FACT, FACTS_STREAM, LOGS_STREAM, REJECTS_STREAM, STREAMS
+from gpuyard.contracts.subjects import FACT, LOGS_STREAM, REJECTS_STREAM, STREAMS
 from gpuyard_executor.node import Node, _size_of
 from gpuyard_executor.progress import ProgressFile
 from gpuyard_executor.shipper import Shipper
@@ -68,14 +67,15 @@ async def test_a_fact_nobody_can_read_is_set_aside(rig: Rig) -> None:
         await rig.give(prepare())
         assert (await rig.fact("j1")).ranks[0].exit
         assert await rig.bus.last(REJECTS_STREAM, "gpuyard.rejected.fact")
-        await rig.give(stop("j0"))
 
 
-@pytest.mark.parametrize(("owner", "name"), [(ProgressFile, "read"), (Shipper, "run"), (ProgressFile, "remove")])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(ProgressFile, "read"), (Shipper, "run"), (ProgressFile, "remove")]
+)
 async def test_what_fails_is_done_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
-    async with rig.running() as engine:
+    async with rig.running():
         await rig.give(prepare(tasks=(TaskSpec(("wait",)),)))
         assert (await rig.fact("j1", released=False)).ranks[0].state is RankState.RUNNING
     fail_at_first(monkeypatch, owner, name, OSError(5, "Input/output error"))
@@ -86,20 +86,6 @@ async def test_what_fails_is_done_again(
             while engine.world:
                 await asyncio.sleep(0.001)
     assert await rig.bus.last(LOGS_STREAM, "gpuyard.log.j1.1.0")
-
-
-class ForgetfulBus(MemoryBus):
-    """It does not hear the first order to trim."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures = 1
-
-    async def trim(self, *args: Any, **options: Any) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise Unavailable("no answer")
-        await super().trim(*args, **options)
 
 
 async def test_whatever_fails_a_working_directory_fails_the_launch(

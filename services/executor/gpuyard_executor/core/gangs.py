@@ -257,12 +257,10 @@ class Gangs:
 
     def _tell(self, gang: Gang, now_s: float) -> None:
         """Facts of a job go out in the order of its attempts: the bus keeps only the newest of them."""
+        if gang.is_in_passing or self._has_older(gang):
+            return
         fact = gang.fact(self._node, self._address, now_s)
-        if (
-            gang.is_in_passing
-            or self._older(gang)
-            or (gang.told and replace(fact, at_s=gang.told.at_s) == gang.told)
-        ):
+        if gang.told and replace(fact, at_s=gang.told.at_s) == gang.told:
             return
         gang.told = fact
         gang.is_told = False
