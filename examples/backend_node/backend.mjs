@@ -89,7 +89,7 @@ class Output {
       const mine = [...this.next].filter(([source]) => source.startsWith(`${attempt}.`));
       const after = mine.map(([source, seq]) => [Number(source.split(".")[1]), seq]);
       try {
-        const answer = await this.nc.request("gpuyard.query.logs", encodeQuery(this.job, attempt, after), { timeout: 10_000 });
+        const answer = await this.nc.request("gpuyard.query.logs", encode({ job: this.job, attempt, after }), { timeout: 10_000 });
         page = decode(answer.data);
       } catch {
         if (this.nc.isClosed()) return;
@@ -121,14 +121,6 @@ function* linesOf(data) {
     yield data.subarray(start, end);
     start = end + 1;
   }
-}
-
-// `after` is a map with integer keys, which JavaScript's objects don't have: write it out by hand.
-function encodeQuery(job, attempt, after) {
-  const size = Buffer.from([0xdf, 0, 0, after.length >> 8, after.length & 255]);
-  const pairs = after.flatMap(([rank, seq]) => [encode(rank), encode(seq)]);
-  const fields = [encode("job"), encode(job), encode("attempt"), encode(attempt), encode("after"), size];
-  return Buffer.concat([Buffer.from([0x83]), ...fields, ...pairs]);
 }
 
 async function run(address, spec) {

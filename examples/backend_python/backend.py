@@ -96,7 +96,7 @@ class Output:
         """Takes what a logger has stored beyond what was printed."""
         complete = False
         while not complete:
-            after = {rank: seq for (of, rank), seq in self.next.items() if of == attempt}
+            after = [(rank, seq) for (of, rank), seq in self.next.items() if of == attempt]
             query = msgpack.packb({"job": self.job, "attempt": attempt, "after": after})
             try:
                 answer = await self.nc.request("gpuyard.query.logs", query, timeout=10)

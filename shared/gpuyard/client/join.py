@@ -53,7 +53,7 @@ class Join:
     def query(self, job: str) -> LogQuery:
         """What to ask the logger for next."""
         ranks = None if self.ranks is None else tuple(sorted(self.ranks))
-        return LogQuery(job, self.attempt, ranks, dict(self._next), self._tail)
+        return LogQuery(job, self.attempt, ranks, tuple(sorted(self._next.items())), self._tail)
 
     def take_page(self, page: LogPage) -> list[LogLine]:
         """New lines of a page. What is missing in it is missing for good."""
@@ -62,7 +62,7 @@ class Join:
         for batch in page.batches:
             self._note_loss(batch)
             lines.setdefault(batch.rank, []).extend(self._new_lines(batch))
-        for rank, next_seq in page.next.items():
+        for rank, next_seq in page.next:
             self._move(rank, next_seq)
         if page.complete:
             self._ended.update(page.ended)

@@ -14,6 +14,8 @@ from gpuyard.contracts.ids import JobId
 OUT, ERR = 0, 1
 Rank = Annotated[int, Meta(ge=0, le=65535, description="Global rank.")]
 Seq = Annotated[int, Meta(ge=0, description="Number of a line in its rank.")]
+# Pairs, not a map: many languages have no maps with integer keys.
+Cursor = tuple[tuple[Rank, Seq], ...]
 
 
 class LogChunk(Struct, frozen=True, array_like=True):
@@ -74,9 +76,7 @@ class LogQuery(Struct, frozen=True):
     job: JobId
     attempt: Annotated[int, Meta(ge=1, description="Default: the newest stored.")] | None = None
     ranks: Annotated[tuple[Rank, ...] | None, Meta(description="Default: all.")] = None
-    after: Annotated[
-        dict[Rank, Seq], Meta(description="For each rank, the first line wanted; missing means 0.")
-    ] = {}
+    after: Annotated[Cursor, Meta(description="For each rank, the first line wanted; missing means 0.")] = ()
     tail: Annotated[int, Meta(ge=0, description="Only the last so many lines of each rank.")] | None = None
     max_bytes: Annotated[int, Meta(ge=1, le=786432, description="Upper bound of the page.")] = 524288
 
@@ -86,7 +86,7 @@ class LogPage(Struct, frozen=True, tag="page", tag_field="type"):
 
     attempt: Annotated[int, Meta(ge=0, description="0: nothing is stored yet.")]
     batches: tuple[LogBatch, ...] = ()
-    next: Annotated[dict[Rank, Seq], Meta(description="For each rank, the line after the last given.")] = {}
+    next: Annotated[Cursor, Meta(description="For each rank, the line after the last given.")] = ()
     ended: Annotated[tuple[Rank, ...], Meta(description="Ranks whose stored output is complete.")] = ()
     through_seq: Annotated[int, Meta(ge=0, description="LOGS stream is stored up to this sequence.")] = 0
     complete: bool = True

@@ -182,11 +182,12 @@ def _type(field: Schema) -> str:
         return " or ".join(_type(option) for option in field["anyOf"])
     if "enum" in field:
         return " or ".join(f"`{value}`" for value in field["enum"])
+    if "prefixItems" in field:
+        return f"[{', '.join(_type(item) for item in field['prefixItems'])}]"
     if field["type"] == "array":
         return f"list of {_type(field['items'])}"
     if field["type"] == "object":
-        keys = "integer" if "x-msgpack" in field else "text"
-        return f"map of {keys} to {_type(field['additionalProperties'])}"
+        return f"map of text to {_type(field['additionalProperties'])}"
     return "bytes" if "contentEncoding" in field else _SIMPLE_TYPES[field["type"]]
 
 

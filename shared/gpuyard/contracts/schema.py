@@ -1,7 +1,7 @@
 """JSON Schema of everything that travels, derived from the structs: what a backend in any language needs.
 
-The schemas describe messages as JSON shows them. The wire is MessagePack, which knows two things that JSON
-does not: bytes, and keys that are numbers. Where they occur, the keyword `x-msgpack` says so.
+The schemas describe messages as JSON shows them. The wire is MessagePack, which knows one thing that JSON
+does not: bytes. Where they occur, the keyword `x-msgpack` says so.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +39,6 @@ def definitions(kinds: Iterable[Any], ref: str = "#/$defs/") -> dict[str, Schema
         schema["description"] = cleandoc(schema.get("description", ""))
         _note_bytes(schema)
     for struct in _structs(inspect.multi_type_info(kinds)):
-        _note_number_keys(schemas[struct.cls.__name__], struct)
         _name_items(schemas[struct.cls.__name__], struct)
     return schemas
 
@@ -75,21 +74,10 @@ def _note_bytes(schema: Any) -> None:
             _note_bytes(inner)
 
 
-def _note_number_keys(schema: Schema, struct: inspect.StructType) -> None:
-    for field in struct.fields:
-        mapping = _bare(field.type)
-        if isinstance(mapping, inspect.DictType) and isinstance(_bare(mapping.key_type), inspect.IntType):
-            schema["properties"][field.encode_name]["x-msgpack"] = "map: the keys are integers, not text"
-
-
 def _name_items(schema: Schema, struct: inspect.StructType) -> None:
     """A struct that travels as an array has no field names on the wire; readers want them all the same."""
     for item, field in zip(schema.get("prefixItems", ()), struct.fields, strict=False):
         item["title"] = field.encode_name
-
-
-def _bare(info: inspect.Type) -> inspect.Type:
-    return _bare(info.type) if isinstance(info, inspect.Metadata) else info
 
 
 def _structs(info: object) -> Iterator[inspect.StructType]:

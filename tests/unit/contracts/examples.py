@@ -136,6 +136,6 @@ EXAMPLES: tuple[Struct, ...] = (
         "node-a", NOW_S, 41, 0.75, 2**37, (GpuSample(GPUS[0], 0.98, 2**36, 612.5, 71.0, (4711, 4712)),)
     ),
     Beat("node-a", NOW_S),
-    LogQuery("digits-abc234", 2, (0, 1), {1: 43}, 100, 65_536),
-    LogPage(2, (BATCH,), {1: 43}, (1,), 77, complete=False),
+    LogQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
+    LogPage(2, (BATCH,), ((1, 43),), (1,), 77, complete=False),
 )

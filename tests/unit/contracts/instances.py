@@ -7,8 +7,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from msgspec import Struct, inspect
+from msgspec.structs import replace
 
-from gpuyard.contracts.job import TaskSpec
+from gpuyard.contracts.hardware import Gpu, Inventory
+from gpuyard.contracts.job import JobSpec, TaskSpec
 
 LARGEST = 2**64 - 1
 SMALLEST = -(2**63)
@@ -27,7 +29,19 @@ def _of(info: inspect.Type) -> SearchStrategy[Any]:
 def _struct(info: inspect.StructType) -> SearchStrategy[Any]:
     if info.cls is TaskSpec:
         return _tasks()
-    return st.builds(info.cls, **{field.name: _of(field.type) for field in info.fields})
+    fields = {field.name: _of(field.type) for field in info.fields}
+    if info.cls is JobSpec:
+        fields["tasks"] = st.lists(_tasks(), min_size=1, max_size=3).map(_named_apart)
+    if info.cls is Inventory:
+        fields["gpus"] = st.lists(
+            _of(inspect.type_info(Gpu)), max_size=3, unique_by=lambda gpu: gpu.uuid
+        ).map(tuple)
+        fields["links"] = st.just(())
+    return st.builds(info.cls, **fields)
+
+
+def _named_apart(tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
+    return tuple(replace(task, name=f"task-{number}") for number, task in enumerate(tasks))
 
 
 def _tasks() -> SearchStrategy[TaskSpec]:
@@ -69,11 +83,16 @@ def _sequence(info: inspect.VarTupleType) -> SearchStrategy[tuple[Any, ...]]:
     return st.lists(_of(info.item_type), min_size=info.min_length or 0, max_size=most).map(tuple)
 
 
+def _pair(info: inspect.TupleType) -> SearchStrategy[tuple[Any, ...]]:
+    return st.tuples(*map(_of, info.item_types))
+
+
 _STRATEGIES: dict[type, Callable[[Any], SearchStrategy[Any]]] = {
     inspect.Metadata: lambda info: _of(info.type),
     inspect.StructType: _struct,
     inspect.UnionType: lambda info: st.one_of(*map(_of, info.types)),
     inspect.VarTupleType: _sequence,
+    inspect.TupleType: _pair,
     inspect.DictType: lambda info: st.dictionaries(_of(info.key_type), _of(info.value_type), max_size=3),
     inspect.EnumType: lambda info: st.sampled_from(info.cls),
     inspect.LiteralType: lambda info: st.sampled_from(info.values),

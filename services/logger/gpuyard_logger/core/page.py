@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
 from gpuyard_logger.core.sequence import Position, first_line, head, size_bytes
 
-NEXT_BYTES = 12
+NEXT_BYTES = 13
 """What one rank takes in `LogPage.next`, at most."""
 
 Read = Callable[[int, int], Iterator[LogBatch]]
@@ -29,18 +29,18 @@ def assemble(
     return LogPage(
         attempt=attempt,
         batches=tuple(draft.batches),
-        next=draft.next,
+        next=tuple(sorted(draft.next.items())),
         ended=tuple(rank for rank in ranks if positions[rank].ended),
         through_seq=through_seq,
         complete=complete,
     )
 
 
-def first_wanted(query: LogQuery, rank: int, position: Position) -> int:
+def first_wanted(cursor: Mapping[int, int], tail: int | None, rank: int, position: Position) -> int:
     """The line to begin with. A rank with a cursor goes on there; `tail` is for ranks without one."""
-    if rank in query.after:
-        return query.after[rank]
-    return 0 if query.tail is None else max(0, position.next_seq - query.tail)
+    if rank in cursor:
+        return cursor[rank]
+    return 0 if tail is None else max(0, position.next_seq - tail)
 
 
 class _Draft:
@@ -54,11 +54,12 @@ class _Draft:
 
     def settle(self, query: LogQuery, positions: Mapping[int, Position]) -> bool:
         """Sort out which ranks have lines to give; a cursor for each other. False: no room for all."""
+        cursor = dict(query.after)
         for rank, position in positions.items():
-            start = first_wanted(query, rank, position)
+            start = first_wanted(cursor, query.tail, rank, position)
             if start < position.next_seq:
                 self._due.append((rank, start))
-            elif rank not in query.after and not self._point(rank, start):
+            elif rank not in cursor and not self._point(rank, start):
                 return False
         return True
 
