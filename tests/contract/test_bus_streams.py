@@ -243,6 +243,25 @@ async def test_objects(bus: Bus) -> None:
     assert await bus.get_object("no-such-bucket", "dir.tar") is None
 
 
+async def test_a_full_bucket_drops_its_oldest_objects(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuyard.bus.nats_objects.MAX_BUCKET_BYTES", 1_000_000)
+    monkeypatch.setattr(bus, "bucket_bytes", 1_000_000, raising=False)
+    for name in ("a", "b", "c"):
+        await bus.put_object("small", name, name.encode() * 300_000)
+    assert await bus.has_object("small", "a")  # from now on it counts as newer than `b` and `c`
+    await bus.put_object("small", "d", b"d" * 500_000)
+    assert await bus.get_object("small", "b") is None
+    assert not await bus.has_object("small", "c")
+    assert await bus.get_object("small", "a") == b"a" * 300_000
+    assert await bus.get_object("small", "d") == b"d" * 500_000
+
+    with pytest.raises(Unavailable, match="full"):
+        await bus.put_object("small", "e", b"e" * 1_100_000)
+    assert await bus.has_object("small", "a"), "nothing is dropped for what can never fit"
+    await bus.put_object("small", "d", b"D" * 600_000)
+    assert await bus.get_object("small", "d") == b"D" * 600_000
+
+
 async def test_objects_are_known_to_be_there(bus: Bus) -> None:
     assert not await bus.has_object("uploads", "shipped.tar")
     await bus.put_object("uploads", "shipped.tar", b"")

@@ -16,6 +16,7 @@ from gpuyard.bus.mailbox import Mailbox
 from gpuyard.bus.memory_log import Log, Queue
 from gpuyard.bus.port import Appended, Delivery, Expect, From, Message, Reader, Subscription, Work
 from gpuyard.bus.refusals import (
+    full,
     lost_data,
     no_answer,
     no_stream,
@@ -24,7 +25,7 @@ from gpuyard.bus.refusals import (
     refuse_to_read_queue,
 )
 from gpuyard.bus.wire import check_pattern, check_size, check_subject, matches, render_headers
-from gpuyard.contracts.subjects import Stream
+from gpuyard.contracts.subjects import MAX_BUCKET_BYTES, Stream
 
 _T = TypeVar("_T")
 
@@ -50,7 +51,10 @@ class MemoryBus:
         self._logs: dict[str, Log] = {}
         self._queues: dict[tuple[str, str], Queue] = {}
         self._lines: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._objects: dict[tuple[str, str], bytes] = {}
+        self.bucket_bytes = MAX_BUCKET_BYTES
+        """How much a bucket holds."""
+        self._buckets: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        """Objects of each, the oldest first."""
         self._subscriptions: list[_Subscription] = []
         self._turns: defaultdict[str, int] = defaultdict(int)
         self._inboxes = itertools.count(1)
@@ -160,13 +164,23 @@ class MemoryBus:
     # Objects
 
     async def put_object(self, bucket: str, name: str, data: bytes) -> None:
-        self._objects[bucket, name] = bytes(data)
+        objects = self._buckets[bucket]
+        if len(data) > self.bucket_bytes:
+            raise full(bucket)
+        objects.pop(name, None)
+        while sum(map(len, objects.values())) + len(data) > self.bucket_bytes:
+            del objects[next(iter(objects))]
+        objects[name] = bytes(data)
 
     async def get_object(self, bucket: str, name: str) -> bytes | None:
-        return self._objects.get((bucket, name))
+        return self._buckets[bucket].get(name)
 
     async def has_object(self, bucket: str, name: str) -> bool:
-        return (bucket, name) in self._objects
+        objects = self._buckets[bucket]
+        if name not in objects:
+            return False
+        objects[name] = objects.pop(name)
+        return True
 
     # Inside
 

@@ -177,7 +177,7 @@ class Streams(Protocol):
 
 class Objects(Protocol):
     async def put_object(self, bucket: str, name: str, data: bytes) -> None:
-        """Store; storing the same name again replaces it."""
+        """Store; storing the same name again replaces it. A full bucket drops its oldest objects."""
         ...
 
     async def get_object(self, bucket: str, name: str) -> bytes | None:
@@ -185,7 +185,7 @@ class Objects(Protocol):
         ...
 
     async def has_object(self, bucket: str, name: str) -> bool:
-        """Whether it is there, without fetching it."""
+        """Whether it is there, without fetching it. If so, it counts as just stored."""
         ...
 
 

@@ -17,9 +17,12 @@ def no_stream_for(subject: str) -> Unavailable:
     return Unavailable(f"no stream takes `{subject}`", "Create one with `ensure` first.", subject=subject)
 
 
-def full(stream: str) -> Unavailable:
+class Full(Unavailable):
     """The stream is at its limit; nothing was written."""
-    return Unavailable(
+
+
+def full(stream: str) -> Full:
+    return Full(
         f"stream {stream} is full", "Wait until it is worked off, or raise its `max_bytes`.", stream=stream
     )
 
