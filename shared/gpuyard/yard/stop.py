@@ -9,10 +9,12 @@ from pathlib import Path
 
 from gpuyard.client import locate
 from gpuyard.client.aio import AsyncClient
+from gpuyard.contracts.errors import Unavailable
 
 # Five processes with ten seconds each, and a little.
 PATIENCE_S = 60.0
 _POLL_S = 0.05
+_ENDING_S = 30.0
 
 
 async def stop(root: Path, patience_s: float = PATIENCE_S) -> int | None:
@@ -29,10 +31,22 @@ async def stop(root: Path, patience_s: float = PATIENCE_S) -> int | None:
 
 
 async def cancel_jobs(client: AsyncClient) -> list[str]:
-    """Cancel every active job and wait until all have ended; returns their ids."""
+    """Cancel every active job and wait until all have ended; returns their ids.
+
+    Raises:
+        Unavailable: some have not ended in time, for example because no executor answers.
+    """
     jobs = await client.list(active_only=True)
     await asyncio.gather(*(client.cancel(job) for job in jobs))
-    await asyncio.gather(*(client.wait(job) for job in jobs))
+    patience_s = _ENDING_S + max((job.spec.grace_s for job in jobs), default=0.0)
+    waits = (client.wait(job, timeout_s=patience_s) for job in jobs)
+    ended = await asyncio.gather(*waits, return_exceptions=True)
+    late = [job.id for job, result in zip(jobs, ended, strict=True) if isinstance(result, TimeoutError)]
+    if late:
+        raise Unavailable(
+            f"cancelled, but not ended after {patience_s:g} s: {', '.join(late)}",
+            "`gpuyard doctor` shows which service does not answer; `gpuyard down` stops the yard all the same.",
+        )
     return [job.id for job in jobs]
 
 
