@@ -12,8 +12,9 @@ from gpuyard.cli import terminal, words
 from gpuyard.cli.places import gpu_indexes
 from gpuyard.cli.session import AsJson, JobArgument, YardDir, client
 from gpuyard.cli.views import job_view
+from gpuyard.client.aio import AsyncClient
 from gpuyard.client.records import Event
-from gpuyard.contracts.errors import InvalidSpec
+from gpuyard.contracts.errors import GpuyardError, InvalidSpec
 from gpuyard.contracts.job import Job
 
 WIDEST_REASON = 60
@@ -113,9 +114,24 @@ async def cancel(
     if not refs:
         raise InvalidSpec("name at least one job", "`gpuyard ps` lists the active ones.")
     async with client(yard_dir) as yard:
-        jobs = [await yard.cancel(ref, wait=wait) for ref in refs]
+        jobs, errors = await _cancel_each(yard, refs, wait=wait)
     if as_json:
         terminal.print_json([job_view(job) for job in jobs])
-        return
-    for job in jobs:
-        terminal.print_data(f"{job.id}  {job.state}")
+    else:
+        for job in jobs:
+            terminal.print_data(f"{job.id}  {job.state}")
+    if errors:
+        raise errors[0]
+
+
+async def _cancel_each(
+    yard: AsyncClient, refs: tuple[str, ...], *, wait: bool
+) -> tuple[list[Job], list[GpuyardError]]:
+    """Cancel all that can be: one that can't must not save the others."""
+    jobs, errors = [], []
+    for ref in refs:
+        try:
+            jobs.append(await yard.cancel(ref, wait=wait))
+        except GpuyardError as error:
+            errors.append(error)
+    return jobs, errors

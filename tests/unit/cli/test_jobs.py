@@ -132,6 +132,15 @@ def test_cancel_several(shell: Shell) -> None:
     assert [job["state"] for job in shell("cancel", "first", "--json", prepare=two).json] == ["cancelled"]
 
 
+def test_one_that_cannot_be_cancelled_does_not_save_the_others(shell: Shell) -> None:
+    result = shell("cancel", "nope", "train", "nothing", prepare=running)
+    assert result.code == 3
+    (job,) = shell.yard.jobs.values()
+    assert job.state == "cancelled"
+    assert result.out == f"{job.id}  cancelled\n"
+    assert "there is no job `nope`" in result.err
+
+
 def test_cancel_what_has_ended_exits_5(shell: Shell) -> None:
     assert shell("cancel", "train", prepare=failed).code == 5
 
