@@ -107,3 +107,17 @@ async def test_no_server_is_unavailable(server: NatsServer) -> None:
     with pytest.raises(Unavailable):
         async with AsyncClient(server.url):
             pass
+
+
+@pytest.mark.parametrize("job", [None, "train"])
+async def test_behind_the_last_event_there_is_nothing_yet(
+    yard: FakeYard, server: NatsServer, job: str | None
+) -> None:
+    yard.script = None
+    async with AsyncClient(server.url) as client:
+        recorded = yard.jobs[(await client.submit(SPEC)).id]
+        assert [event async for event in client.events(job, after=1000)] == []
+        following = asyncio.ensure_future(anext(aiter(client.events(job, after=2, follow=True))))
+        await yard.start(recorded)  # `placed` is the second record, `running` the third
+        async with asyncio.timeout(60):
+            assert (await following).kind == "running"

@@ -110,9 +110,7 @@ class NatsObjects:
                     async with asyncio.timeout(_CHUNK_TIMEOUT_S):
                         message = await anext(reader)
                 except TimeoutError:
-                    raise Unavailable(
-                        f"the list of objects in {bucket} does not come", "Try again."
-                    ) from None
+                    raise Unavailable(f"no list of the objects in {bucket} comes", "Try again.") from None
                 found.append((message.seq, message.subject, json.loads(message.payload)))
         return [(place, description) for _, place, description in sorted(found, key=itemgetter(0))]
 

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from gpuyard.cli import terminal
 from gpuyard.cli.session import AsJson, JobArgument, YardDir, client
 from gpuyard.client.records import Event
+from gpuyard.contracts.errors import InvalidSpec
 
 
 async def events(
@@ -23,6 +24,8 @@ async def events(
     yard_dir: YardDir = None,
 ) -> None:
     """Print what happened, to one job or to all."""
+    if after < 0:
+        raise InvalidSpec("--after is at least 0", "Give the `seq` of an event that `--json` showed.")
     async with (
         client(yard_dir) as yard,
         aclosing(yard.events(ref, after=after, follow=follow)) as history,

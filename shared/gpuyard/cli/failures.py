@@ -68,7 +68,7 @@ def explain(error: BaseException) -> tuple[int, Failure]:
 def _unknown_command(error: UnknownCommandError) -> Failure:
     """In our own words: those of the parser would import every command first."""
     name = (error.unused_tokens or [""])[0]
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
     hint = f"Did you mean `gpuyard {near[0]}`?" if near else "`gpuyard --help` lists the commands."
     return Failure("usage", f"there is no command `{name}`", hint)
 

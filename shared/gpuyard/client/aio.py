@@ -22,7 +22,7 @@ from gpuyard.client.output import Notice, Wanted, say_nothing
 from gpuyard.client.records import Event
 from gpuyard.client.workdir import upload
 from gpuyard.contracts.codec import validated
-from gpuyard.contracts.errors import InvalidSpec
+from gpuyard.contracts.errors import NotFound
 from gpuyard.contracts.job import Job, JobSpec
 from gpuyard.contracts.log import LogLine
 from gpuyard.contracts.request import Cancel, Submit
@@ -179,9 +179,13 @@ class AsyncClient:
             tail: Only the last so many lines of each rank.
             notice: Is told what a reader should know, for example that lines were lost.
 
+        Raises:
+            NotFound: no such job, rank or attempt.
+
         """
         job = await self.get(ref)
         _check_ranks(job, ranks)
+        _check_attempt(job, attempt, may_come=follow and not job.state.is_final)
         read = output.live if follow else output.stored
         async with aclosing(read(self._bus, job, Wanted(attempt, ranks, tail, notice))) as lines:
             async for line in lines:
@@ -232,6 +236,12 @@ def _user() -> str:
 def _check_ranks(job: Job, ranks: Collection[int] | None) -> None:
     beyond = sorted(rank for rank in ranks or () if not 0 <= rank < job.spec.rank_count)
     if beyond:
-        raise InvalidSpec(
-            f"{job.id} has no rank {beyond[0]}", f"Its ranks are 0 to {job.spec.rank_count - 1}.", job=job.id
-        )
+        last = job.spec.rank_count - 1
+        hint = f"Its ranks are 0 to {last}." if last else "Its only rank is 0."
+        raise NotFound(f"{job.id} has no rank {beyond[0]}", hint, job=job.id)
+
+
+def _check_attempt(job: Job, attempt: int | None, *, may_come: bool) -> None:
+    if attempt is not None and attempt > job.attempt and not may_come:
+        hint = f"Its newest is attempt {job.attempt}." if job.attempt else "It was never placed."
+        raise NotFound(f"{job.id} has no attempt {attempt}", hint, job=job.id)

@@ -81,14 +81,25 @@ async def changes(bus: Bus, job: str) -> AsyncGenerator[Job, None]:
 async def history(bus: Bus, job: str | None, *, after: int, live: bool) -> AsyncGenerator[Event, None]:
     """What happened, in order: to one job, until it has ended; or to all, for ever if `live`."""
     subject = JOB.all if job is None else JOB(job=job)
-    async with bus.read(STATE_STREAM, subject, start=after + 1 if after else From.FIRST) as reader:
-        while live or reader.backlog:
-            message = await anext(reader)
-            record = _job(message)
-            for event in _events(message.seq, record):
-                yield event
-            if job is not None and record.state.is_final:
-                return
+    start: From | int = after + 1 if after else From.FIRST
+    read_seq = 0
+    while True:
+        try:
+            async with bus.read(STATE_STREAM, subject, start=start) as reader:
+                while live or reader.backlog:
+                    message = await anext(reader)
+                    read_seq = message.seq
+                    record = _job(message)
+                    for event in _events(message.seq, record) if message.seq > after else ():
+                        yield event
+                    if job is not None and record.state.is_final:
+                        return
+            return
+        except Conflict:
+            if read_seq or not after:
+                raise
+            # `after` is beyond the end: only what comes later can be wanted.
+            start = From.LAST_PER_SUBJECT
 
 
 def _the_one(ref: str, candidates: list[Job]) -> Job:

@@ -45,9 +45,34 @@ def test_log_lines_as_json(shell: Shell) -> None:
 
 def test_ranks_beyond_the_gang_are_refused(shell: Shell) -> None:
     result = shell("logs", "train", "--rank", "0-7", prepare=two_ranks)
-    assert result.code == 2
+    assert result.code == 3
     assert "has no rank 2" in result.err
     assert "0 to 1" in result.err
+
+
+async def one_rank(yard: FakeYard) -> Job:
+    return await yard.end(await yard.start(await yard.record(a_job())))
+
+
+def test_the_only_rank_is_named(shell: Shell) -> None:
+    result = shell("logs", "train", "--rank", "99", prepare=one_rank)
+    assert result.code == 3
+    assert "Its only rank is 0." in result.err
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+def test_attempts_that_never_were_are_refused(shell: Shell, follow: tuple[str, ...]) -> None:
+    result = shell("logs", "train", "--attempt", "7", *follow, prepare=two_ranks)
+    assert (result.code, result.out) == (3, "")
+    assert "has no attempt 7" in result.err
+    assert "Its newest is attempt 1." in result.err
+
+
+def test_a_job_that_was_never_placed_has_no_attempts(shell: Shell) -> None:
+    async def queued(yard: FakeYard) -> None:
+        await yard.record(a_job(), "queued")
+
+    assert "never placed" in shell("logs", "train", "--attempt", "1", prepare=queued).err
 
 
 @pytest.mark.parametrize(

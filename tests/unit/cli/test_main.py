@@ -36,6 +36,8 @@ def test_every_command_has_help(shell: Shell, name: str) -> None:
     ("arguments", "message", "hint"),
     [
         (["sumbit"], "no command `sumbit`", "Did you mean `gpuyard submit`?"),
+        (["bogus"], "no command `bogus`", "gpuyard --help"),
+        (["events", "--after", "-5"], "--after is at least 0", "seq"),
         (["frobnicate"], "no command `frobnicate`", "gpuyard --help"),
         (["--frobnicate"], "--frobnicate", ""),
         (["submit", "--gpsu", "2", "--", "a"], "--gpsu", "behind `--`"),

@@ -269,7 +269,7 @@ async def test_followed_events_of_a_job_end_with_it(client: AsyncClient, yard: F
 
 async def test_ranks_that_dont_exist_are_refused(client: AsyncClient, yard: FakeYard) -> None:
     await yard.record(a_job(a_spec(ranks=2)))
-    with pytest.raises(InvalidSpec, match="has no rank 2"):
+    with pytest.raises(NotFound, match="has no rank 2"):
         await anext(client.logs("train", ranks=[0, 2]))
 
 
