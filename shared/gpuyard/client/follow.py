@@ -213,7 +213,8 @@ class _Follower:
     def _tell_losses(self) -> None:
         for loss in self._join.losses:
             count = loss.next_seq - loss.first_seq
-            self._notice(f"rank {loss.rank}: {count} lines before line {loss.next_seq} are lost")
+            lines, are = ("line", "is") if count == 1 else ("lines", "are")
+            self._notice(f"rank {loss.rank}: {count} {lines} before line {loss.next_seq} {are} lost")
         self._join.losses.clear()
 
 
