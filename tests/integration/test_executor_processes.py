@@ -1,5 +1,6 @@
 """Ranks as real processes: what they see, how they fail to start, what is left of them."""
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -16,6 +17,8 @@ from gpuyard_executor.engine import OutputChunk
 from gpuyard_executor.process_engine import ProcessEngine
 from gpuyard_executor.rank_directory import Limits
 from gpuyard_executor.spawner_handle import SpawnerHandle
+from gpuyard_executor.supervised_rank import SupervisedRank
+from gpuyard_executor.supervisor import files
 from tests.contract.test_engine import read, text, until
 
 _keys = count(1)
@@ -163,3 +166,66 @@ async def test_no_room_to_prepare_is_a_failed_launch(tmp_path: Path, monkeypatch
         assert await read(engine, key) == []
         await engine.remove(key)
         assert list((tmp_path / "node" / "ranks").iterdir()) == []
+
+
+async def test_an_end_that_can_not_be_written_is_told_all_the_same(
+    engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor is killed while the disk is full."""
+    key = await run(engine, "sleep", "1000")
+    await until(engine, key, RankState.RUNNING)
+    record = engine.directory(key) / "rank"
+    room, write_all = asyncio.Event(), files.write_all
+
+    def no_room(fd: int, data: bytes) -> None:
+        if not room.is_set():
+            raise OSError(28, "No space left on device")
+        write_all(fd, data)
+
+    monkeypatch.setattr("gpuyard_executor.rank_directory.write_all", no_room)
+    os.kill(supervisor_of(record), signal.SIGKILL)
+    assert (await end(engine, key)).cause is ExitCause.UNKNOWN
+    room.set()
+    while b"lost" not in record.read_bytes():
+        await asyncio.sleep(0.01)
+
+
+async def test_nobody_waits_for_a_supervisor_that_is_gone(
+    engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it left can't be killed yet: the rank still runs, and the stop is none of the node's business."""
+    may_end = asyncio.Event()
+
+    async def unkillable(*_: object) -> None:
+        await may_end.wait()
+
+    monkeypatch.setattr("gpuyard_executor.supervised_rank.kill_leftovers", unkillable)
+    key = await run(engine, "sleep", "1000")
+    await until(engine, key, RankState.RUNNING)
+    os.kill(supervisor_of(engine.directory(key) / "rank"), signal.SIGKILL)
+    while engine._ranks[key]._transport:
+        await asyncio.sleep(0.001)
+    async with asyncio.timeout(30.0):
+        await engine.stop(key, 0.0)
+    may_end.set()
+    assert (await end(engine, key)).cause is ExitCause.UNKNOWN
+
+
+async def test_a_rank_is_followed_again_whatever_fails(
+    engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow, failures = SupervisedRank.follow, [OSError(5, "Input/output error")]
+
+    async def failing(rank: SupervisedRank) -> None:
+        if failures:
+            raise failures.pop()
+        await follow(rank)
+
+    monkeypatch.setattr(SupervisedRank, "follow", failing)
+    assert (await end(engine, await run(engine, "true"))).code == 0
+
+
+def supervisor_of(record: Path) -> int:
+    """Parent of the rank's first process."""
+    pid = record.read_bytes().split(b"\n")[1].decode()
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
