@@ -45,7 +45,7 @@ async def cancel_jobs(client: AsyncClient) -> list[str]:
     if late:
         raise Unavailable(
             f"cancelled, but not ended after {patience_s:g} s: {', '.join(late)}",
-            "`gpuyard doctor` shows which service does not answer; `gpuyard down` stops the yard all the same.",
+            "`gpuyard doctor` shows what does not answer; `gpuyard down` stops the yard all the same.",
         )
     return [job.id for job in jobs]
 
