@@ -26,13 +26,13 @@ async def nodes(*, as_json: AsJson = False, yard_dir: YardDir = None) -> None:
 
 
 def _title(node: NodeView) -> str:
-    free = sum(gpu.holder is None and gpu.health == "ok" for gpu in node.gpus)
+    free = sum(node.heard and gpu.holder is None and gpu.health == "ok" for gpu in node.gpus)
     facts = [
         words.count(len(node.gpus), "GPU") + (f" ({free} free)" if node.gpus else ""),
         f"cpu {_percent(node.cpu)}" if node.cpu is not None else "",
         f"runs ranks as {node.runtime}" if node.runtime else "no executor",
         "simulated" if node.simulated else "",
-        "" if node.sampled_at_s else "no measurements heard",
+        "" if node.sampled_at_s else "no measurements heard" if node.heard else "silent",
     ]
     return f"{node.node}: {', '.join(fact for fact in facts if fact)}"
 

@@ -1,8 +1,8 @@
 """Nodes as people want to see them: what each is, how it is doing, and which job holds which GPU."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Mapping, Set
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
@@ -14,7 +14,7 @@ from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.fact import ExecutorInfo
 from gpuyard.contracts.hardware import Gpu, GpuSample, Health, Host, Inventory, NodeSample
 from gpuyard.contracts.job import Job
-from gpuyard.contracts.subjects import EXECUTOR, INVENTORY, NODES_STREAM, SAMPLE, Channel
+from gpuyard.contracts.subjects import BEAT, EXECUTOR, INVENTORY, NODES_STREAM, SAMPLE, Channel
 
 # Monitors publish once a second: who is not heard in this time does not publish.
 SAMPLE_WAIT_S = 1.2
@@ -63,22 +63,23 @@ class NodeView(Struct, frozen=True):
     sampled_at_s: float | None = None
     cpu: float | None = None
     memory_used_bytes: int | None = None
+    heard: Annotated[bool, Meta(description="Whether its monitor or its executor spoke just now.")] = False
 
 
 async def read(bus: Bus, *, sample_wait_s: float = SAMPLE_WAIT_S) -> list[NodeView]:
     """Every known node, sorted by name.
 
     Args:
-        sample_wait_s: How long to listen for samples; 0 leaves measurements out.
+        sample_wait_s: How long to listen for samples and beats; 0 leaves measurements out and hears nobody.
 
     """
-    async with bus.subscribe(SAMPLE.all) as heard:
+    async with bus.subscribe(SAMPLE.all) as heard, _listening(bus) as beating:
         inventories = await _newest(bus, INVENTORY, Inventory)
         executors = await _newest(bus, EXECUTOR, ExecutorInfo)
         held = holders(await records.everything(bus))
         samples = await _samples(heard, inventories.keys(), sample_wait_s)
     return [
-        view(inventory, executors.get(node), samples.get(node), held)
+        view(inventory, executors.get(node), samples.get(node), held, beats=node in beating)
         for node, inventory in sorted(inventories.items())
     ]
 
@@ -95,7 +96,12 @@ def holders(jobs: Iterable[Job]) -> dict[tuple[str, str], str]:
 
 
 def view(
-    inventory: Inventory, executor: ExecutorInfo | None, sample: NodeSample | None, held: Holders
+    inventory: Inventory,
+    executor: ExecutorInfo | None,
+    sample: NodeSample | None,
+    held: Holders,
+    *,
+    beats: bool,
 ) -> NodeView:
     """Join what is known about one node."""
     measured = {gpu.uuid: gpu for gpu in sample.gpus} if sample else {}
@@ -118,6 +124,7 @@ def view(
         sampled_at_s=sample.at_s if sample else None,
         cpu=sample.cpu if sample else None,
         memory_used_bytes=sample.memory_used_bytes if sample else None,
+        heard=beats or sample is not None,
     )
 
 
@@ -155,6 +162,24 @@ async def _newest(bus: Bus, channel: Channel, kind: type[T]) -> dict[str, T]:
             message = await anext(reader)
             found[channel.ids(message.subject)["node"]] = decode(message.payload, kind)
         return found
+
+
+@asynccontextmanager
+async def _listening(bus: Bus) -> AsyncIterator[Set[str]]:
+    """The nodes whose executors are heard meanwhile."""
+    beating: set[str] = set()
+    async with bus.subscribe(BEAT.all) as beats:
+        task = asyncio.create_task(_note(beats, beating))
+        try:
+            yield beating
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+async def _note(beats: Subscription, beating: set[str]) -> None:
+    async for message in beats:
+        beating.add(BEAT.ids(message.subject)["node"])
 
 
 async def _samples(heard: Subscription, wanted: Set[str], wait_s: float) -> dict[str, NodeSample]:

@@ -6,9 +6,9 @@ import pytest
 from gpuyard.client.aio import AsyncClient
 from gpuyard.client.nodes import LinkView
 from gpuyard.contracts.codec import encode
-from gpuyard.contracts.fact import ExecutorInfo
+from gpuyard.contracts.fact import Beat, ExecutorInfo
 from gpuyard.contracts.hardware import GpuSample, Inventory, NodeSample
-from gpuyard.contracts.subjects import EXECUTOR, SAMPLE
+from gpuyard.contracts.subjects import BEAT, EXECUTOR, SAMPLE
 from tests.unit.client.fake_yard import NODE, FakeYard, a_job, a_spec, fake_yard
 
 
@@ -35,6 +35,7 @@ async def test_what_is_known_of_a_node_is_joined(yard: FakeYard) -> None:
         (node,) = await client.nodes(sample_wait_s=30)
     publishing.cancel()
     assert (node.node, node.simulated, node.runtime, node.cpu) == (NODE, True, "process", 0.25)
+    assert node.heard
     assert [gpu.holder for gpu in node.gpus] == [job.id, None, None, job.id]
     assert [gpu.utilisation for gpu in node.gpus] == [0.5, None, None, None]
     assert node.gpus[3].links == (
@@ -57,7 +58,25 @@ async def test_silent_nodes_are_shown_without_measurements(yard: FakeYard) -> No
     await yard.add_node(Inventory("a", 1.0))
     async with AsyncClient(bus=yard.bus) as client:
         nodes = await client.nodes(sample_wait_s=0.01)
-    assert [(node.node, node.sampled_at_s, node.cpu, node.runtime) for node in nodes] == [
-        ("a", None, None, None),
-        ("b", None, None, None),
+    assert [(node.node, node.sampled_at_s, node.cpu, node.runtime, node.heard) for node in nodes] == [
+        ("a", None, None, None, False),
+        ("b", None, None, None, False),
+    ]
+
+
+async def test_a_beat_is_a_sign_of_life_too(yard: FakeYard) -> None:
+    async def keep_beating() -> None:
+        while True:
+            await yard.bus.publish(BEAT(node="a"), encode(Beat("a", 1.0)))
+            await asyncio.sleep(0.001)
+
+    await yard.add_node(Inventory("a", 1.0))
+    await yard.add_node(Inventory("b", 1.0))
+    beating = asyncio.create_task(keep_beating())
+    async with AsyncClient(bus=yard.bus) as client:
+        nodes = await client.nodes(sample_wait_s=0.2)
+    beating.cancel()
+    assert [(node.node, node.sampled_at_s, node.heard) for node in nodes] == [
+        ("a", None, True),
+        ("b", None, False),
     ]
