@@ -147,11 +147,16 @@ def test_a_second_stop_may_shorten_the_grace(world: World) -> None:
 
 
 def test_an_expired_order_is_not_begun(world: World) -> None:
-    world.order(prepare(expires_at_s=NOW_S - 2.0))
+    world.order(prepare(expires_at_s=NOW_S - 302.0))
     exited = world.fact.ranks[0].exit
     assert exited
     assert (world.prepared, exited.cause, world.fact.released) == ([], ExitCause.LAUNCH, True)
-    assert "2.0 s after it had expired" in exited.message
+    assert "302.0 s after it had expired" in exited.message
+
+
+def test_a_clock_that_is_ahead_refuses_no_launch(world: World) -> None:
+    world.order(prepare(expires_at_s=NOW_S - 299.0))
+    assert states(world) == [RUNNING]
 
 
 def test_a_missing_upload_ends_the_launch(world: World) -> None:
@@ -211,20 +216,64 @@ def test_states_are_counted(world: World) -> None:
 
 
 def test_old_facts_are_dropped_in_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuyard_executor.core.gangs._REMEMBERED", 2)
+    monkeypatch.setattr("gpuyard_executor.core.gangs._KEPT_FACTS", 2)
     for number in range(3):
         world.order(stop(f"j{number}"))
     assert set(world.bus) == {"j1", "j2"}
 
 
 def test_the_fact_of_a_running_attempt_is_not_dropped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuyard_executor.core.gangs._REMEMBERED", 2)
+    monkeypatch.setattr("gpuyard_executor.core.gangs._KEPT_FACTS", 2)
     world.order(stop("long", 1))
     world.order(prepare("long", 2))
     for number in range(5):
         world.order(stop(f"j{number}"))
     assert world.bus["long"].ranks[0].state is RUNNING
     assert len(world.bus) <= 4
+
+
+def test_a_dropped_fact_does_not_bring_an_attempt_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuyard_executor.core.gangs._KEPT_FACTS", 2)
+    for number in range(5):
+        world.order(stop(f"j{number}"))
+    world.order(prepare("j0"))
+    assert (world.prepared, len(world.refused)) == ([], 1)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_who_orders_what_is_over_is_told_again(world: World, is_restarted: bool) -> None:
+    world.order(prepare())
+    world.exit(RankKey("j1", 1, 0), 3)
+    told = world.fact
+    if is_restarted:
+        world.restart()
+    for late in (prepare(), stop(term=2)):
+        world.bus.clear()
+        world.order(late)
+        assert world.bus == {"j1": told}
+
+
+def test_who_orders_what_is_over_is_told_even_without_details(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuyard_executor.core.gangs._KEPT_FACTS", 1)
+    for job in ("j1", "j2"):
+        world.order(prepare(job))
+        world.exit(RankKey(job, 1, 0))
+    world.order(stop("j1"))
+    assert (world.fact.job, world.fact.released, world.fact.ranks) == ("j1", True, ())
+    assert set(world.bus) == {"j1"}
+
+
+def test_orders_that_concern_nobody_any_more_are_not_answered(world: World) -> None:
+    world.order(stop("j1", 1, term=5))
+    world.order(stop("j1", 2, term=5))
+    newest = len(world.published)
+    for late in (stop("j1", 1, term=5), stop("j1", 2, term=4), start("j1", 2, term=5)):
+        world.order(late)
+    world.order(prepare("j1", 3, term=5))
+    world.order(stop("j1", 2, term=5))
+    assert [(fact.attempt, fact.released) for fact in world.published[newest:]] == [(3, False)]
 
 
 def test_an_unknown_transition_raises() -> None:

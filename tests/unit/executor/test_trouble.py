@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gpuyard.bus.memory import MemoryBus
+from gpuyard.contracts.errors import Unavailable
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause, TaskSpec
-from gpuyard.contracts.subjects import FACT, LOGS_STREAM, REJECTS_STREAM, STREAMS
+from gpuyard.contracts.subjects import FACT, FACTS_STREAM, LOGS_STREAM, REJECTS_STREAM, STREAMS
 from gpuyard_executor.node import Node, _size_of
 from gpuyard_executor.progress import ProgressFile
 from gpuyard_executor.shipper import Shipper
@@ -86,6 +87,31 @@ async def test_what_fails_is_done_again(
             while engine.world:
                 await asyncio.sleep(0.001)
     assert await rig.bus.last(LOGS_STREAM, "gpuyard.log.j1.1.0")
+
+
+class ForgetfulBus(MemoryBus):
+    """It does not hear the first order to trim."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 1
+
+    async def trim(self, *args: Any, **options: Any) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("no answer")
+        await super().trim(*args, **options)
+
+
+async def test_a_fact_is_dropped_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuyard_executor.core.gangs._KEPT_FACTS", 1)
+    rig = Rig(tmp_path / "node", ForgetfulBus())
+    async with rig.running(), asyncio.timeout(GENEROUS_S):
+        for job in ("j1", "j2"):
+            await rig.give(stop(job))
+            await rig.fact(job)
+        while await rig.bus.last(FACTS_STREAM, FACT(node=NODE, job="j1")):
+            await asyncio.sleep(0.001)
 
 
 async def test_whatever_fails_a_working_directory_fails_the_launch(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from gpuyard.contracts.fact import GangFact
 from gpuyard.contracts.job import ExitCause
 from gpuyard.contracts.order import Order, Prepare, Start, Stop
 from gpuyard_executor.core.adoption import newest_term, rebuild
@@ -41,6 +42,11 @@ from gpuyard_executor.core.rank import GangKey, RankPlan
 from gpuyard_executor.core.states import EXITED, PREPARING, READY
 
 _REMEMBERED = 10_000
+"""Jobs whose late orders are still refused: a number for each."""
+_KEPT_FACTS = 1_000
+"""Jobs whose last fact stays on the bus: FACTS has room for a thousand nodes."""
+_SKEW_S = 300.0
+"""How far the clock of the scheduler's machine may be behind: only what is later than that is too late."""
 
 
 class Gangs:
@@ -56,6 +62,8 @@ class Gangs:
         self._holders: dict[str, GangKey] = {}
         self._over: OrderedDict[str, int] = OrderedDict()
         """Newest attempt of each job that is forgotten: late orders for it change nothing."""
+        self._kept: OrderedDict[str, GangFact] = OrderedDict()
+        """Facts of attempts that are over and still on the bus, the oldest first."""
         self._effects: list[Effect] = []
 
     def handle(self, event: Event, now_s: float) -> Sequence[Effect]:
@@ -89,6 +97,7 @@ class Gangs:
         key = GangKey(order.job, order.attempt)
         if why := self._refusal(order, key):
             self._effects.append(RefuseOrder(order, why))
+            self._answer_late(order, key, now_s)
             return
         self._term = order.term
         gang = self._gangs.get(key)
@@ -125,6 +134,17 @@ class Gangs:
             return f"attempt {newest} is newer"
         return "it was never prepared here" if isinstance(order, Start) else ""
 
+    def _answer_late(self, order: Order, key: GangKey, now_s: float) -> None:
+        """Who orders what is over missed its fact, and would wait for it for ever: tell it again."""
+        if order.term < self._term or isinstance(order, Start) or self._over.get(key.job) != key.attempt:
+            return
+        if not self._has_gang_of(key.job):
+            fact = self._kept.get(key.job)
+            if fact is None or fact.attempt != key.attempt:
+                fact = GangFact(self._node, *key, term=order.term, at_s=now_s, released=True)
+            self._effects.append(PublishFact(fact))
+            self._keep(fact)
+
     def _begin(self, gang: Gang, now_s: float) -> None:
         """Get the ranks ready that no engine knows yet, or say why that can't be."""
         assert gang.order
@@ -144,7 +164,7 @@ class Gangs:
         key = GangKey(order.job, order.attempt)
         tasks = {task.name for task in order.tasks}
         gpus = [gpu for slot in order.slots for gpu in slot.gpus]
-        if order.expires_at_s is not None and now_s > order.expires_at_s:
+        if order.expires_at_s is not None and now_s > order.expires_at_s + _SKEW_S:
             return f"the order came {now_s - order.expires_at_s:.1f} s after it had expired"
         for gpu in gpus:
             if self._holders.get(gpu, key) != key:
@@ -273,17 +293,26 @@ class Gangs:
     def _forget(self, gang: Gang) -> None:
         del self._gangs[gang.key]
         self._close(gang.key)
+        if gang.told:
+            self._keep(gang.told)
         asked = tuple(rank.key for rank in gang if rank.is_asked)
         self._effects.append(ForgetGang(gang.key, asked))
 
     def _close(self, key: GangKey) -> None:
         self._over[key.job] = max(key.attempt, self._over.pop(key.job, 0))  # the newest at the end
         if len(self._over) > _REMEMBERED:
-            job, attempt = self._over.popitem(last=False)
-            if any(gang.job == job for gang in self._gangs):
-                self._over[job] = attempt  # its fact is of a later attempt, which is here
-            else:
+            self._over.popitem(last=False)
+
+    def _keep(self, fact: GangFact) -> None:
+        self._kept.pop(fact.job, None)
+        self._kept[fact.job] = fact
+        if len(self._kept) > _KEPT_FACTS:
+            job, _ = self._kept.popitem(last=False)
+            if not self._has_gang_of(job):  # else the bus has the fact of a later attempt, which is here
                 self._effects.append(DropFact(job))
+
+    def _has_gang_of(self, job: str) -> bool:
+        return any(key.job == job for key in self._gangs)
 
     # -- the start of the executor -------------------------------------------------------------------------
 
@@ -293,6 +322,7 @@ class Gangs:
         for fact in found.facts:
             if fact.released:
                 self._close(GangKey(fact.job, fact.attempt))
+                self._keep(fact)
         for status in found.statuses:
             if status.key.gang not in self._gangs:
                 self._effects.append(StopRank(status.key, 0.0))
