@@ -18,6 +18,7 @@ from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 from nats.errors import Error, NoServersError
 
+from gpuyard.bus.address import servers_of, without_token
 from gpuyard.bus.wire import publish_command
 from gpuyard.contracts.errors import Unavailable
 
@@ -216,7 +217,7 @@ class Connection:
     def __init__(self, url: str, name: str, inbox_prefix: str, *, patient: bool = False) -> None:
         self.inbox = f"{inbox_prefix}.{uuid4().hex[:12]}"
         self.on_loss: set[Callable[[], None]] = set()
-        self._servers = [server.strip() for server in url.split(",")]
+        self._servers = servers_of(url)
         self._name = name
         self._link: Link | None = None
         self._up = asyncio.Event()
@@ -285,8 +286,9 @@ class Connection:
             raise self.unavailable() from None
 
     def unavailable(self) -> Unavailable:
-        why = f" ({self._problem})" if self._problem and not self._link else ""
-        where = ", ".join(server.rsplit("@", 1)[-1] for server in self._servers)
+        problem = "" if self._link else str(self._problem or "")
+        why = f" ({problem})" if problem else ""
+        where = ", ".join(map(without_token, self._servers))
         return Unavailable(
             f"the bus at {where} does not answer{why}",
             "Is nats-server running there? `gpuyard doctor` shows what is wrong.",
