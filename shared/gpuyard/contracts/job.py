@@ -37,7 +37,8 @@ class TaskSpec(Struct, frozen=True):
         if self.ranks == 0:
             raise ValueError("`ranks` is 0: a task has at least one rank")
         if self.gpus % self.rank_count:
-            raise ValueError(f"{self.gpus} GPUs can't be divided evenly between {self.rank_count} ranks")
+            gpus = f"{self.gpus} GPU{'' if self.gpus == 1 else 's'}"
+            raise ValueError(f"{gpus} can't be divided evenly between {self.rank_count} ranks")
 
     @property
     def rank_count(self) -> int:

@@ -22,6 +22,8 @@ def test_ranks_and_their_gpus(gpus: int, ranks: int | None, expected_ranks: int,
 def test_gpus_must_divide_evenly() -> None:
     with pytest.raises(ValueError, match="can't be divided evenly"):
         TaskSpec(("true",), gpus=8, ranks=3)
+    with pytest.raises(ValueError, match="1 GPU can't be divided evenly between 2 ranks"):
+        TaskSpec(("true",), gpus=1, ranks=2)
 
 
 @pytest.mark.parametrize("command", [("",), ()])
