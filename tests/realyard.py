@@ -15,7 +15,6 @@ from gpuyard.contracts.log import LogLine
 from gpuyard.yard import start
 from gpuyard.yard.nodes import Node
 from gpuyard.yard.options import Options
-from tests.yards import until
 
 GENEROUS_S = 90.0
 
@@ -47,9 +46,10 @@ class RealYard:
             await asyncio.sleep(0.02)
 
     async def pid_of(self, service: str) -> int:
-        """The service's process, once there is one."""
-        await until(lambda: service in self.file.services)
-        return self.file.services[service].pid
+        """The service's process, once there is one: while it is started anew it is not in the file."""
+        while (running := self.file.services.get(service)) is None:
+            await asyncio.sleep(0.02)
+        return running.pid
 
     def end(self) -> None:
         """End everything, and whatever ran in it."""
