@@ -12,7 +12,7 @@ from gpuyard.contracts.errors import GpuyardError
 from gpuyard.contracts.subjects import LEADER, STATE_STREAM, STREAMS, TERM
 from gpuyard.runtime.service import Context
 from gpuyard_scheduler.config import SchedulerConfig
-from gpuyard_scheduler.core.events import Answer, Commit, Effect, Forget, Give
+from gpuyard_scheduler.core.events import Answer, Commit, Effect, Event, Forget, Give
 from gpuyard_scheduler.core.machine import Machine
 from gpuyard_scheduler.inbox import Inbox, Incoming
 from gpuyard_scheduler.measure import Measures
@@ -101,12 +101,22 @@ class Leadership:
             incoming = await self._inbox.next_round()
             started_s = clock.monotonic()
             for each in incoming:
-                self._machine.handle(each.event, clock.now(), started_s)
+                self._take_in(each.event, started_s)
             effects = self._machine.decide(clock.now(), started_s)
             self._measures.decided(clock.monotonic() - started_s, self._machine)
             await self._carry_out(effects, outbox)
             await _acknowledge(incoming)
             self._report()
+
+    def _take_in(self, event: Event, mono_s: float) -> None:
+        try:
+            self._machine.handle(event, self._context.clock.now(), mono_s)
+        except Exception as error:
+            # A bug met by one job must not take the scheduler from all of them.
+            self._measures.stumbled()
+            self._context.log.error(
+                "event skipped", skipped=repr(event)[:500], error=repr(error), exc_info=True
+            )
 
     async def _carry_out(self, effects: Sequence[Effect], outbox: Outbox) -> None:
         """Records first; only then what rests on them."""
