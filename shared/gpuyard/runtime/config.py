@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from gpuyard.contracts.complaint import complaint
 from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.strict import check_keys, unknown_key
 
@@ -70,7 +71,8 @@ def load(
     try:
         return msgspec.convert(merged, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidSpec(f"setting in [{section}]: {error}") from error
+        wrong = complaint(error, merged)
+        raise InvalidSpec(f"in [{section}] {wrong.message}", wrong.hint, **wrong.details) from error
 
 
 def _known(values: Mapping[str, str], kind: type[Struct]) -> dict[str, Any]:

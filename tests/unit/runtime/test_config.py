@@ -42,7 +42,7 @@ def test_unknown_keys_are_refused_naming_the_nearest(source: str, values: dict[s
 
 
 def test_values_out_of_range_name_the_place() -> None:
-    with pytest.raises(InvalidSpec, match=r"\[wanted\].*> 0.0.*tick_s"):
+    with pytest.raises(InvalidSpec, match=r"\[wanted\] `tick_s` is .-1.: it must be more than 0"):
         load(Wanted, "wanted", flags={"tick_s": "-1"})
 
 
