@@ -150,9 +150,9 @@ async def test_without_nodes_it_speaks_for_this_machine(world: World) -> None:
     [
         ({"nodes": [{"id": "a", "capture": "x"}, {"id": "a", "capture": "y"}]}, "same id"),
         ({"nodes": [{"id": "a"}, {"id": "b"}]}, "one node only"),
-        ({"nodes": [{"id": "a/b"}]}, "regex"),
+        ({"nodes": [{"id": "a/b"}]}, "lower-case letters"),
         ({"nodes": [{"id": "a", "captur": "x"}]}, "captur"),
-        ({"sample_every_s": 0}, ">= 0.1"),
+        ({"sample_every_s": 0}, "at least 0.1"),
     ],
 )
 def test_bad_settings_are_refused(table: dict[str, object], says: str) -> None:
