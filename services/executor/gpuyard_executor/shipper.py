@@ -49,7 +49,9 @@ class Shipper:
                     return await self._send_ready(batcher, position, _FOREVER)
                 for chunk in chunks:
                     batcher.add(chunk, time.monotonic())
-                before, position = position, await self._send_ready(batcher, position, time.monotonic())
+                began_s = time.monotonic()
+                before, position = position, await self._send_ready(batcher, position, began_s)
+                batcher.forgive(time.monotonic() - began_s)
                 if before != position and position.offset - before.offset < _TRICKLE_BYTES:
                     await asyncio.sleep(LINGER_S)  # let some more lines come together
 

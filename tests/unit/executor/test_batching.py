@@ -175,3 +175,11 @@ def test_a_flood_is_cut_into_batches() -> None:
     sizes = [sum(len(chunk.data) for chunk in cut.chunks) for cut in cuts]
     assert sum(sizes) == 40 * 65536
     assert max(sizes) <= MAX_BATCH_BYTES
+
+
+def test_time_spent_sending_does_not_finish_a_line() -> None:
+    batcher = Batcher(Position())
+    batcher.add(pieces((0, b"half"))[0], 0.0)
+    batcher.forgive(60.0)
+    assert batcher.cut(60.1) is None
+    assert batcher.cut(60.0 + IDLE_S) is not None

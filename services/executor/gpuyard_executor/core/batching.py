@@ -95,6 +95,12 @@ class Batcher:
         if end or not held:
             self._began_s[stream] = now_s
 
+    def forgive(self, seconds: float) -> None:
+        """Time spent sending does not count: what goes on behind an unfinished line may lie there unread."""
+        for stream in (0, 1):
+            self._began_s[stream] += seconds
+            self._grew_s[stream] += seconds
+
     def patience_s(self, now_s: float) -> float | None:
         """How long to wait for more before `cut` sends an unfinished line; None if there is none."""
         return min((max(0.0, self._due_s(p) - now_s) for p in self._partial if p.data), default=None)
