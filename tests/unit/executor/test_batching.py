@@ -147,7 +147,7 @@ def test_a_line_that_stands_still_is_sent_as_it_is() -> None:
     assert batcher.patience_s(IDLE_S) is None
 
 
-def test_a_line_that_keeps_moving_is_sent_after_a_second() -> None:
+def test_a_line_that_keeps_moving_is_sent_after_a_while() -> None:
     batcher, now_s = Batcher(Position()), 0.0
     for chunk in pieces(*[(0, b"\r10%")] * 9):
         batcher.add(chunk, now_s)

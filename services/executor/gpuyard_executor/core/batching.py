@@ -13,7 +13,8 @@ from gpuyard.contracts.log import LogChunk
 
 MAX_LINE_BYTES = 262_144
 MAX_BATCH_BYTES = 262_144
-IDLE_S, HELD_S = 0.2, 1.0
+# Generous: unbuffered Python writes a line and its newline apart; a busy machine may pause between them.
+IDLE_S, HELD_S = 1.0, 5.0
 """An unfinished line is sent when nothing came for so long, or when its beginning has waited so long."""
 
 
