@@ -23,6 +23,8 @@ class Pen:
     def __init__(self, context: Context, reign: Reign) -> None:
         self._context = context
         self._reign = reign
+        self.failing: dict[str, str] = {}
+        """Subjects that take no writes now, and why."""
 
     async def commit(self, effect: Commit) -> None:
         """Write a record.
@@ -95,11 +97,13 @@ class Pen:
                 await context.bus.append(subject, payload, msg_id=msg_id, headers=headers, expect=expect)
             except Unavailable as error:
                 tries += 1
+                self.failing[subject] = error.message
                 context.health.not_ready(f"a write to {subject} fails: {error}")
                 context.log.warning("write is tried again", subject=subject, error=str(error))
                 await context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311 - jitter
             except Conflict as error:
                 raise Deposed(f"the fence of term {self._reign.term} refused a write: {error}") from error
             else:
+                self.failing.pop(subject, None)
                 return
         raise Deposed(f"the lease of term {self._reign.term} is lost")

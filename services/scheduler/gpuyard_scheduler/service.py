@@ -137,6 +137,9 @@ class Leadership:
             health.not_ready("reads what is stored")
         elif not self._context.bus.connected:
             health.not_ready("the bus does not answer")
+        elif self._pen.failing:
+            subject, why = next(iter(self._pen.failing.items()))
+            health.not_ready(f"a write to {subject} fails: {why}")
         else:
             health.ready()
 

@@ -397,6 +397,17 @@ def test_whatever_is_accepted_can_be_written_down(tasks: list[tuple[int, int]], 
             assert len(encode(order)) <= MAX_MESSAGE_BYTES
 
 
+def test_a_stray_that_is_seen_again_takes_no_further_room(world: World) -> None:
+    job = submitted(world, spec(2))
+    world.obey()
+    fact = world.facts["a", job]
+    del world.jobs[job]
+    world.take_over()
+    room = world.machine.cluster.nodes["a"].room_for_cpu_ranks()
+    world.feed(FactSeen(fact), FactSeen(fact))
+    assert world.machine.cluster.nodes["a"].room_for_cpu_ranks() == room == 16
+
+
 def test_ended_jobs_are_forgotten_beyond_the_limit(world: World) -> None:
     world.machine.records._keep_ended = 2
     jobs = []

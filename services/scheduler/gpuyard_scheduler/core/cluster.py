@@ -97,8 +97,9 @@ class Cluster:
 
     def hold_if_free(self, job: str, node_id: str, gpus: tuple[str, ...]) -> None:
         """Like `hold`, but GPUs that somebody has stay with them."""
-        node = self._node(node_id)
-        self.hold(job, node_id, tuple(gpu for gpu in gpus if gpu not in node.holders))
+        holders = self._node(node_id).holders
+        if free := tuple(gpu for gpu in gpus if gpu not in holders):
+            self.hold(job, node_id, free)
 
     def release(self, job: str, node_id: str) -> None:
         """Nothing of the job is left on the node."""

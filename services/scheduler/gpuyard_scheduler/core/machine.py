@@ -151,18 +151,16 @@ class Machine:
         job = self.records.active.get(request.job)
         if job is None:
             return self._cancel_ended(request.job)
-        by_user = "cancelled on request"
+        exit_ = Exit(None, ExitCause.CANCELLED, "cancelled on request")
         if job.state is JobState.QUEUED:
             self.waiting.remove(job)
-            exit_ = Exit(None, ExitCause.CANCELLED, by_user)
-            job = self._end(job, "cancelled", by_user, now_s, exit_)
+            job = self._end(job, "cancelled", exit_.message, now_s, exit_)
         elif job.state is JobState.STOPPING:
-            exit_ = Exit(None, ExitCause.CANCELLED, by_user)
             job = self.records.note(
-                job, "cancel_requested", by_user, now_s, stop_cause=ExitCause.CANCELLED, exit=exit_
+                job, "cancel_requested", exit_.message, now_s, stop_cause=exit_.cause, exit=exit_
             )
         else:
-            job = self._stop(job, Exit(None, ExitCause.CANCELLED, by_user), now_s)
+            job = self._stop(job, exit_, now_s)
         return Accepted(job.id, job.state)
 
     def _cancel_ended(self, job: str) -> Reply:
