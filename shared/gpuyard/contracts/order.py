@@ -17,7 +17,10 @@ Term = Annotated[int, Meta(ge=0, description="Reign of the scheduler that gave t
 
 
 class Prepare(Struct, frozen=True, tag="prepare", tag_field="type"):
-    """Get these ranks ready to start; start at once if the whole gang is on this node."""
+    """Get these ranks ready to start; start at once if the whole gang is on this node.
+
+    After `expires_at_s` it is not begun any more; executors allow 300 s for clocks that differ.
+    """
 
     node: NodeId
     job: JobId
