@@ -48,8 +48,13 @@ async def start(
 ) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        *command(*arguments), env=environment, cwd=folder, stdout=pipe, stderr=pipe
+        *command(*arguments), env=environment, cwd=folder, stdout=pipe, stderr=pipe, preexec_fn=_heed_ctrl_c
     )
+
+
+def _heed_ctrl_c() -> None:
+    """The suite itself may have been started with Ctrl-C ignored, as a script's background jobs are."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(

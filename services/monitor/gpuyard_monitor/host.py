@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.contracts.hardware import Host
-from gpuyard_monitor.core.topology_text import Affinity
+from gpuyard.topology.matrix_text import Affinity
 
 ROOT = Path("/")
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.contracts.errors import Unavailable
-from gpuyard.contracts.hardware import Gpu, GpuSample, Level, Link
-from gpuyard_monitor.core.gpu_models import UNKNOWN, model_in
-from gpuyard_monitor.core.links import with_gb_s
+from gpuyard.contracts.hardware import Gpu, GpuProcess, GpuSample, Level, Link
+from gpuyard.topology.gpu_models import UNKNOWN, model_in
+from gpuyard.topology.link_speed import with_gb_s
+from gpuyard.topology.matrix_text import Affinity
 from gpuyard_monitor.core.nvlinks import Ports, bonded, switched
-from gpuyard_monitor.core.topology_text import Affinity
 
 _LEVELS = {
     0: Level.SAME_BOARD,
@@ -145,7 +145,7 @@ class Nvml:
             memory_used_bytes=memory and memory.used,
             power_w=None if milliwatts is None else milliwatts / 1000,
             temperature_c=celsius,
-            pids=None if processes is None else tuple(process.pid for process in processes),
+            processes=None if processes is None else tuple(GpuProcess(one.pid) for one in processes),
         )
 
     def _links(self) -> Iterator[Link]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from gpuyard.contracts.ids import slug
 from gpuyard.runtime.service import Context
-from gpuyard_monitor import captures, host
+from gpuyard.topology import captures
+from gpuyard_monitor import host
 from gpuyard_monitor.config import MonitorConfig, NodeConfig
 from gpuyard_monitor.held import HeldGpus
 from gpuyard_monitor.machine import Machine

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from gpuyard.contracts.codec import validated
 from gpuyard.contracts.hardware import Inventory, NodeSample
+from gpuyard.topology.capture import Capture
 from gpuyard_monitor.core import simulated
-from gpuyard_monitor.core.capture import Capture
 from gpuyard_monitor.held import HeldGpus
 
 

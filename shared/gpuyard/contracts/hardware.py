@@ -5,11 +5,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from gpuyard.contracts.ids import GpuId, NodeId
+from gpuyard.contracts.ids import GpuId, JobId, NodeId
 
 Seconds = Annotated[float, Meta(description="Seconds since the epoch, UTC.")]
 Frac = Annotated[float, Meta(ge=0, le=1, description="Fraction, 0 to 1.")]
 Bytes = Annotated[int, Meta(ge=0, description="Bytes.")]
+Rate = Annotated[float, Meta(ge=0, description="Bytes per second.")]
 
 
 class Level(StrEnum):
@@ -23,8 +24,16 @@ class Level(StrEnum):
     SYSTEM = "SYS"
 
 
+class Basis(StrEnum):
+    """Where a link's bandwidth comes from, the surest first."""
+
+    MEASURED = "measured"
+    MODEL = "model"
+    TYPICAL = "typical"
+
+
 class Link(Struct, frozen=True):
-    """The link between two GPUs of a node, by their indices, `a < b`."""
+    """The link between two GPUs of a node, by their positions in `gpus`, `a < b`."""
 
     a: Annotated[int, Meta(ge=0, description="Index of one GPU in `gpus`.")]
     b: Annotated[int, Meta(ge=0, description="Index of the other GPU in `gpus`.")]
@@ -32,6 +41,10 @@ class Link(Struct, frozen=True):
     nvlinks: Annotated[int, Meta(ge=0, le=64, description="Bonded NVLinks between the two.")] = 0
     gb_s: Annotated[float, Meta(ge=0, description="Bandwidth one way, GB/s.")] | None = None
     p2p: Annotated[bool | None, Meta(description="Whether peer-to-peer copies work.")] = None
+    switched: Annotated[bool, Meta(description="The NVLinks go through switches, shared by all.")] = False
+    basis: Annotated[
+        Basis | None, Meta(description="`measured` by a probe, from the `model`'s table, or `typical`.")
+    ] = None
 
     @property
     def label(self) -> str:
@@ -44,7 +57,23 @@ class Health(StrEnum):
 
     OK = "ok"
     OUT = "out_of_service"
+    FOREIGN = "foreign"
     UNKNOWN = "unknown"
+
+
+class MigInstance(Struct, frozen=True):
+    """A slice of a GPU in MIG mode."""
+
+    uuid: GpuId
+    memory_bytes: Bytes | None = None
+
+
+class Fabric(Struct, frozen=True):
+    """The NVLink domain that a GPU belongs to: GPUs of one clique reach each other over NVLink."""
+
+    cluster: Annotated[str, Meta(description="UUID of the NVLink domain.")]
+    clique: Annotated[int, Meta(ge=0, description="Clique within the domain.")]
+    complete: Annotated[bool, Meta(description="Whether the GPU has joined it.")] = True
 
 
 class Gpu(Struct, frozen=True):
@@ -57,7 +86,14 @@ class Gpu(Struct, frozen=True):
     numa: Annotated[int | None, Meta(description="NUMA node of its CPU side.")] = None
     cpus: Annotated[str | None, Meta(description="Near CPUs as a list, `0-15,32-47`.")] = None
     health: Health = Health.OK
-    health_reason: Annotated[str, Meta(description="Why it is not `ok`.")] = ""
+    health_reason: Annotated[str, Meta(description="Why it is not `ok`, and what clears it.")] = ""
+    bus_id: Annotated[str, Meta(description="PCI bus id, `00000000:3B:00.0`.")] = ""
+    compute_capability: Annotated[str, Meta(description="`9.0`; empty if unknown.")] = ""
+    nvlinks: Annotated[int, Meta(ge=0, description="Active NVLink ports.")] | None = None
+    mig: Annotated[bool | None, Meta(description="Whether MIG mode is on.")] = None
+    mig_instances: tuple[MigInstance, ...] = ()
+    fabric: Fabric | None = None
+    power_limit_w: Annotated[float, Meta(ge=0, description="Watts.")] | None = None
 
 
 class Nic(Struct, frozen=True):
@@ -89,6 +125,12 @@ class Inventory(Struct, frozen=True):
     links: Annotated[tuple[Link, ...], Meta(description="One entry for each pair of GPUs.")] = ()
     nics: tuple[Nic, ...] = ()
     simulated: Annotated[bool, Meta(description="Hardware comes from a captured topology.")] = False
+    advice: Annotated[str, Meta(description="What the node's operator must do, if anything.")] = ""
+    allreduce_gb_s: Annotated[
+        tuple[tuple[int, float], ...],
+        Meta(description="Measured bus bandwidth of an all-reduce in GB/s, by number of GPUs."),
+    ] = ()
+    probed_at_s: Annotated[float | None, Meta(description="When a probe measured its links.")] = None
     source: Annotated[str, Meta(description="Where the hardware facts come from.")] = ""
     labels: dict[str, str] = {}
 
@@ -98,6 +140,16 @@ class Inventory(Struct, frozen=True):
                 raise ValueError(f"a link joins GPUs {link.a} and {link.b} of {len(self.gpus)}")
         if len({gpu.uuid for gpu in self.gpus}) < len(self.gpus):
             raise ValueError("two GPUs have the same UUID")
+
+
+class GpuProcess(Struct, frozen=True):
+    """A process on a GPU. `job` is the job it belongs to; None means that nobody scheduled it."""
+
+    pid: Annotated[int, Meta(ge=0)]
+    memory_bytes: Bytes | None = None
+    user: str = ""
+    name: Annotated[str, Meta(description="Name of the program.")] = ""
+    job: JobId | None = None
 
 
 class GpuSample(Struct, frozen=True):
@@ -110,7 +162,18 @@ class GpuSample(Struct, frozen=True):
     memory_used_bytes: Bytes | None = None
     power_w: Annotated[float, Meta(ge=0, description="Watts.")] | None = None
     temperature_c: Annotated[float | None, Meta(description="Degrees Celsius.")] = None
-    pids: Annotated[tuple[int, ...] | None, Meta(description="Processes on the GPU; None if unknown.")] = None
+    processes: Annotated[
+        tuple[GpuProcess, ...] | None, Meta(description="Processes on the GPU; None if unknown.")
+    ] = None
+    clock_reasons: Annotated[
+        tuple[str, ...] | None, Meta(description="Why its clocks are held down: `power_cap` ...")
+    ] = None
+    pcie_tx_bytes_s: Rate | None = None
+    pcie_rx_bytes_s: Rate | None = None
+    nvlink_tx_bytes_s: Rate | None = None
+    nvlink_rx_bytes_s: Rate | None = None
+    ecc_corrected: Annotated[int, Meta(ge=0, description="Memory errors corrected since boot.")] | None = None
+    ecc_uncorrected: Annotated[int, Meta(ge=0, description="Not corrected, since boot.")] | None = None
 
 
 class NodeSample(Struct, frozen=True):

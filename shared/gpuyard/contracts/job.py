@@ -64,6 +64,9 @@ class JobSpec(Struct, frozen=True):
     grace_s: Annotated[
         float, Meta(ge=0, le=86400, description="Seconds between the stop signal and the kill.")
     ] = 10.0
+    nodes: Annotated[
+        tuple[NodeId, ...], Meta(max_length=1024, description="Only on these nodes; empty: on any.")
+    ] = ()
     launch_deadline_s: Annotated[
         float, Meta(gt=0, le=86400, description="Seconds for all ranks to get ready.")
     ] = 120.0

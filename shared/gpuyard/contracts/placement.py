@@ -28,12 +28,27 @@ class PlacedLink(Struct, frozen=True):
     gb_s: Annotated[float, Meta(ge=0, description="Bandwidth one way, GB/s.")] | None = None
 
 
+class Alternative(Struct, frozen=True):
+    """The best set of GPUs that was not taken, and why."""
+
+    node: NodeId
+    gpus: tuple[GpuId, ...]
+    why: Annotated[str, Meta(description="One sentence for people.")]
+    bottleneck_gb_s: Annotated[float, Meta(ge=0)] | None = None
+    sum_gb_s: Annotated[float, Meta(ge=0)] | None = None
+
+
 class Placement(Struct, frozen=True):
     """Every rank's place, and the links that the choice was made for."""
 
     slots: tuple[Slot, ...]
     links: Annotated[tuple[PlacedLink, ...], Meta(description="Links inside each node of the gang.")] = ()
-    bottleneck_gb_s: Annotated[float, Meta(ge=0, description="Slowest of them, GB/s.")] | None = None
+    bottleneck_gb_s: (
+        Annotated[float, Meta(ge=0, description="Slowest link of the best ring through the GPUs, GB/s.")]
+        | None
+    ) = None
+    sum_gb_s: Annotated[float, Meta(ge=0, description="All their links together, GB/s.")] | None = None
+    rejected: Annotated[tuple[Alternative, ...], Meta(description="The next best choices.")] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:

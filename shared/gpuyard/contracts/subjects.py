@@ -5,10 +5,13 @@ from typing import Any, Literal
 
 from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.fact import Beat, ExecutorInfo, GangFact
+from gpuyard.contracts.figures import Figures
 from gpuyard.contracts.hardware import Inventory, NodeSample
+from gpuyard.contracts.history import History, HistoryQuery
 from gpuyard.contracts.job import Job
 from gpuyard.contracts.lease import Leader, Term
 from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
+from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.order import Order
 from gpuyard.contracts.rejected import Rejected
 from gpuyard.contracts.request import Reply, Request
@@ -84,6 +87,21 @@ LOGS_STREAM = Stream(
     "Write-ahead log of output; trimmed by the logger once stored.",
     max_bytes=4 * GIB,
 )
+FIGURES_STREAM = Stream(
+    "FIGURES",
+    ("gpuyard.figures.*",),
+    "Measured bandwidths that no monitor has taken in yet.",
+    kind="work",
+    max_bytes=64 * MIB,
+)
+NODE_EVENTS_STREAM = Stream(
+    "NODE_EVENTS",
+    ("gpuyard.node_event.*",),
+    "What happened to nodes and GPUs.",
+    max_bytes=256 * MIB,
+    when_full="drop_oldest",
+    max_age_s=90 * 86400,
+)
 REJECTS_STREAM = Stream(
     "REJECTS",
     ("gpuyard.rejected.*",),
@@ -99,6 +117,8 @@ STREAMS = (
     FACTS_STREAM,
     ORDERS_STREAM,
     LOGS_STREAM,
+    FIGURES_STREAM,
+    NODE_EVENTS_STREAM,
     REJECTS_STREAM,
 )
 
@@ -148,6 +168,27 @@ REJECTED = Channel(
 )
 SAMPLE = Channel("gpuyard.sample.{node}", NodeSample, "monitor of that node", "How the node is doing, 1 Hz.")
 BEAT = Channel("gpuyard.beat.{node}", Beat, "executor of that node", "Sign of life, 1 Hz.")
+FIGURES = Channel(
+    "gpuyard.figures.{node}",
+    Figures,
+    "clients",
+    "What a probe measured; the node's monitor takes it.",
+    FIGURES_STREAM,
+)
+NODE_EVENT = Channel(
+    "gpuyard.node_event.{node}",
+    NodeEvent,
+    "monitor of that node",
+    "What happened to the node.",
+    NODE_EVENTS_STREAM,
+)
+HISTORY_QUERY = Channel(
+    "gpuyard.query.history.{node}",
+    HistoryQuery,
+    "clients",
+    "Ask a node's monitor for the last hour.",
+    answer=History | Failure,
+)
 LOG_QUERY = Channel(
     "gpuyard.query.logs", LogQuery, "clients", "Ask a logger for stored lines.", answer=LogPage | Failure
 )
@@ -165,5 +206,8 @@ CHANNELS = (
     REJECTED,
     SAMPLE,
     BEAT,
+    FIGURES,
+    NODE_EVENT,
+    HISTORY_QUERY,
     LOG_QUERY,
 )

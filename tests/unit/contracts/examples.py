@@ -4,22 +4,29 @@ from msgspec import Struct
 
 from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.fact import Beat, ExecutorInfo, GangFact, RankFact, RankState
+from gpuyard.contracts.figures import Figures, GroupFigure, PairFigure
 from gpuyard.contracts.hardware import (
+    Basis,
+    Fabric,
     Gpu,
+    GpuProcess,
     GpuSample,
     Health,
     Host,
     Inventory,
     Level,
     Link,
+    MigInstance,
     Nic,
     NodeSample,
 )
+from gpuyard.contracts.history import GpuHistory, History, HistoryQuery
 from gpuyard.contracts.job import Exit, ExitCause, Job, JobEvent, JobSpec, JobState, Reason, TaskSpec
 from gpuyard.contracts.lease import Leader, Term
 from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogPage, LogQuery
+from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.order import Prepare, Start, Stop
-from gpuyard.contracts.placement import PlacedLink, Placement, Slot
+from gpuyard.contracts.placement import Alternative, PlacedLink, Placement, Slot
 from gpuyard.contracts.rejected import Rejected
 from gpuyard.contracts.request import Accepted, Cancel, Submit
 
@@ -38,6 +45,7 @@ SPEC = JobSpec(
     owner="ada",
     labels={"team": "vision"},
     grace_s=30.0,
+    nodes=("node-a",),
     launch_deadline_s=60.5,
 )
 SLOTS = (
@@ -45,7 +53,9 @@ SLOTS = (
     Slot(1, "worker", "node-a", 1, 0, GPUS[1:]),
     Slot(2, "watch", "node-a", 2, 0),
 )
-PLACEMENT = Placement(SLOTS, (PlacedLink("node-a", *GPUS, "NV4", 92.5),), 92.5)
+ALTERNATIVE = Alternative("node-b", GPUS, "its GPUs are joined by PCIe only", 21.5, 21.5)
+PLACEMENT = Placement(SLOTS, (PlacedLink("node-a", *GPUS, "NV4", 92.5),), 92.5, 92.5, (ALTERNATIVE,))
+PROCESSES = (GpuProcess(4711, 2**35, "ada", "python", "digits-abc234"),)
 EXIT = Exit(137, ExitCause.OOM, "rank 1 was killed: out of memory", 1, "node-a")
 
 BATCH = LogBatch(
@@ -91,12 +101,30 @@ EXAMPLES: tuple[Struct, ...] = (
         NOW_S,
         Host("a.example", 64, 2**38, 2, "6.1.0", "595.12", "b007"),
         (
-            Gpu(GPUS[0], 0, "NVIDIA H200", 150_754_820_096, 0, "0-31", Health.OK),
+            Gpu(
+                GPUS[0],
+                0,
+                "NVIDIA H200",
+                150_754_820_096,
+                0,
+                "0-31",
+                Health.OK,
+                bus_id="00000000:3B:00.0",
+                compute_capability="9.0",
+                nvlinks=18,
+                mig=True,
+                mig_instances=(MigInstance("MIG-8c4c5a27-e508-5556-b2ea-7e549465741e", 2**34),),
+                fabric=Fabric("0f1e2d3c", 3, complete=False),
+                power_limit_w=700.0,
+            ),
             Gpu(GPUS[1], 1, "NVIDIA H200", None, 1, "32-63", Health.OUT, "XID 79"),
         ),
-        (Link(0, 1, Level.SYSTEM, 4, 92.5, p2p=True),),
+        (Link(0, 1, Level.SYSTEM, 4, 92.5, p2p=True, switched=True, basis=Basis.MEASURED),),
         (Nic("mlx5_0", (Level.SINGLE_SWITCH, None)),),
         simulated=True,
+        advice="restart the monitor: the driver was changed",
+        allreduce_gb_s=((2, 180.25),),
+        probed_at_s=NOW_S - 60,
         source="nvidia-smi topo -m",
         labels={"rack": "r1"},
     ),
@@ -133,9 +161,24 @@ EXAMPLES: tuple[Struct, ...] = (
     BATCH,
     Rejected("scheduler", "gpuyard.request.submit", "Input data was truncated", b"\x81\xa4", 2, NOW_S),
     NodeSample(
-        "node-a", NOW_S, 41, 0.75, 2**37, (GpuSample(GPUS[0], 0.98, 2**36, 612.5, 71.0, (4711, 4712)),)
+        "node-a",
+        NOW_S,
+        41,
+        0.75,
+        2**37,
+        (
+            GpuSample(
+                GPUS[0], 0.98, 2**36, 612.5, 71.0, PROCESSES, ("power_cap",), 1e9, 2e9, 3e10, 4e10, 17, 1
+            ),
+        ),
     ),
     Beat("node-a", NOW_S),
+    Figures("node-a", NOW_S, "probe-abc234", (PairFigure(*GPUS, 92.5),), (GroupFigure(2, 180.25),)),
+    NodeEvent("node-a", "xid", NOW_S, "XID 79: GPU 1 has fallen off the bus", GPUS[1]),
+    HistoryQuery(60.0, 5.0),
+    History(
+        "node-a", NOW_S, 5.0, (GpuHistory(GPUS[0], (0.5, None), (2**30, None), (99.5, None), (41.0, None)),)
+    ),
     LogQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
     LogPage(2, (BATCH,), ((1, 43),), (1,), 77, complete=False),
 )

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.contracts.hardware import Host
+from gpuyard.topology.matrix_text import Affinity
 from gpuyard_monitor import host
-from gpuyard_monitor.core.topology_text import Affinity
 from gpuyard_monitor.host import CpuTimes
 
 STAT = (

@@ -10,8 +10,8 @@ import structlog
 
 from gpuyard.contracts.codec import validated
 from gpuyard.contracts.errors import Unavailable
-from gpuyard.contracts.hardware import Gpu, GpuSample, Level, Link
-from gpuyard_monitor.core.topology_text import Affinity
+from gpuyard.contracts.hardware import Gpu, GpuProcess, GpuSample, Level, Link
+from gpuyard.topology.matrix_text import Affinity
 from gpuyard_monitor.machine import Machine
 from gpuyard_monitor.nvml import Nvml
 from tests.unit.monitor import fake_nvml
@@ -65,9 +65,9 @@ def test_how_the_gpus_are_doing(driver: FakeDriver) -> None:
     driver.gpus[2].pid_count = 2
     driver.gpus[2].pids[:2] = [41, 42]
     samples = nvml.samples()
-    assert samples[2] == GpuSample(uuid(2), 0.2, 2 << 30, 100.502, 32, (41, 42))
+    assert samples[2] == GpuSample(uuid(2), 0.2, 2 << 30, 100.502, 32, (GpuProcess(41), GpuProcess(42)))
     assert samples[0].utilisation == 0.0
-    assert samples[0].pids == ()
+    assert samples[0].processes == ()
 
 
 def test_what_is_not_supported_is_unknown(driver: FakeDriver) -> None:

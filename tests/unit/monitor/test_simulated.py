@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.contracts.codec import validated
-from gpuyard_monitor import captures
-from gpuyard_monitor.core.capture import parse_capture
+from gpuyard.topology import captures
+from gpuyard.topology.capture import parse_capture
 from gpuyard_monitor.core.simulated import SimulatedNode, advance, sample, simulate
 
 START_S = 1_700_000_000.0

@@ -11,8 +11,8 @@ from gpuyard_executor.supervisor.files import read_all, write_all
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _libc = ctypes.CDLL(None)
 
-_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP)
-"""What a supervisor or its Python ignores. A program that is executed would go on ignoring it."""
+_DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""A program goes on ignoring what a parent ignored: Python SIGPIPE, `nohup` SIGHUP, a script's `&` SIGINT."""
 
 
 class LaunchFailed(Exception):
@@ -91,5 +91,5 @@ def _leave_parent(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-    for number in _IGNORED:
+    for number in _DEFAULTED:
         signal.signal(number, signal.SIG_DFL)

@@ -11,9 +11,9 @@ import uuid
 from dataclasses import dataclass, replace
 
 from gpuyard.contracts.hardware import Gpu, GpuSample, Host, Inventory, NodeSample
-from gpuyard_monitor.core.capture import Capture
-from gpuyard_monitor.core.gpu_models import GpuModel
-from gpuyard_monitor.core.links import with_gb_s
+from gpuyard.topology.capture import Capture
+from gpuyard.topology.gpu_models import GpuModel
+from gpuyard.topology.link_speed import with_gb_s
 
 _UUIDS = uuid.UUID("8f6e7d1a-3c2b-5e4f-9a08-5d1c7b6e2f30")
 _FILL_S = 4.0

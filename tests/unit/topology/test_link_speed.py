@@ -1,9 +1,9 @@
 import pytest
 
 from gpuyard.contracts.hardware import Level, Link
-from gpuyard_monitor import captures
-from gpuyard_monitor.core.gpu_models import MODELS, UNKNOWN, GpuModel, NvLink, model_in
-from gpuyard_monitor.core.links import NVLINK_GB_S, PCIE_GB_S, link_gb_s, with_gb_s
+from gpuyard.topology import captures
+from gpuyard.topology.gpu_models import MODELS, UNKNOWN, GpuModel, NvLink, model_in
+from gpuyard.topology.link_speed import NVLINK_GB_S, PCIE_GB_S, link_gb_s, with_gb_s
 
 # Means of published p2pBandwidthLatencyTest runs, one way.
 MEASURED = [

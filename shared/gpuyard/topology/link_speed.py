@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpuyard.contracts.hardware import Level, Link
-from gpuyard_monitor.core.gpu_models import GpuModel, NvLink
+from gpuyard.topology.gpu_models import GpuModel, NvLink
 
 # Measured: two links of P100 35.3; one to three of V100 24.2, 48.3, 68.9; twelve of A100 274; four of
 # RTX A6000 52; eighteen of H100 376; eighteen of GB200 747.

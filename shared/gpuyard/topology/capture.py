@@ -7,8 +7,8 @@ names the GPU if the first line does not; everything else about the GPU follows 
 import re
 from dataclasses import dataclass
 
-from gpuyard_monitor.core.gpu_models import UNKNOWN, GpuModel, model_in
-from gpuyard_monitor.core.topology_text import Topology, parse_topology
+from gpuyard.topology.gpu_models import UNKNOWN, GpuModel, model_in
+from gpuyard.topology.matrix_text import Topology, parse_topology
 
 _MODEL = re.compile(r"#\s*model:(.*)")
 

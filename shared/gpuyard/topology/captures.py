@@ -4,7 +4,7 @@ import difflib
 from pathlib import Path
 
 from gpuyard.contracts.errors import InvalidSpec, NotFound
-from gpuyard_monitor.core.capture import Capture, parse_capture
+from gpuyard.topology.capture import Capture, parse_capture
 
 _FOLDER = Path(__file__).parent / "captures"
 _MAX_BYTES = 4 * 1024 * 1024

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard.contracts.errors import InvalidSpec, NotFound
-from gpuyard_monitor import captures
-from gpuyard_monitor.core.capture import parse_capture
-from gpuyard_monitor.core.gpu_models import UNKNOWN, model_in
-from gpuyard_monitor.core.topology_text import TopologyError
+from gpuyard.topology import captures
+from gpuyard.topology.capture import parse_capture
+from gpuyard.topology.gpu_models import UNKNOWN, model_in
+from gpuyard.topology.matrix_text import TopologyError
 
 TWO = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
 
