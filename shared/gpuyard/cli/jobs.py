@@ -85,6 +85,7 @@ def _facts(job: Job, indexes: words.Indexes) -> list[tuple[str, str]]:
         ("priority", str(spec.priority)),
         ("owner", spec.owner),
         ("labels", ", ".join(f"{key}={value}" for key, value in spec.labels.items())),
+        ("only on", ", ".join(spec.nodes)),
         ("workdir", spec.workdir),
         ("attempt", str(job.attempt)),
         ("placement", words.place(job.placement, indexes) if job.placement else ""),

@@ -35,6 +35,7 @@ class JobView(Struct, frozen=True, tag="job", tag_field="type"):
     ranks: int
     tasks: tuple[TaskView, ...]
     workdir: str
+    nodes: Annotated[tuple[str, ...], Meta(description="The only nodes it may run on; empty: any.")]
     submitted_at_s: float
     placed_at_s: float | None
     started_at_s: float | None
@@ -61,6 +62,7 @@ def job_view(job: Job) -> JobView:
         ranks=spec.rank_count,
         tasks=tuple(_task(task) for task in spec.tasks),
         workdir=spec.workdir,
+        nodes=spec.nodes,
         submitted_at_s=job.submitted_at_s,
         placed_at_s=job.placed_at_s,
         started_at_s=job.started_at_s,

@@ -27,6 +27,7 @@ class JobOptions:
         tuple[str, ...], Parameter(negative=(), help="An environment variable, K=V; repeatable.")
     ] = ()
     label: Annotated[tuple[str, ...], Parameter(negative=(), help="A label, K=V; repeatable.")] = ()
+    node: Annotated[tuple[str, ...], Parameter(negative=(), help="Only on this node; repeatable.")] = ()
     workdir: Annotated[Path | None, Parameter(help="The directory to ship; by default the current one.")] = (
         None
     )
@@ -72,6 +73,7 @@ def _given(options: JobOptions) -> dict[str, object]:
         "priority": options.priority,
         "env": pairs(options.env, "--env") or None,
         "labels": pairs(options.label, "--label") or None,
+        "nodes": options.node or None,
     }
     return {key: value for key, value in table.items() if value is not None}
 

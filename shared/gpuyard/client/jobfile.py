@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from gpuyard.contracts.codec import validated
 from gpuyard.contracts.complaint import complaint
 from gpuyard.contracts.errors import InvalidSpec, NotFound
-from gpuyard.contracts.ids import Name, slug
+from gpuyard.contracts.ids import Name, NodeId, slug
 from gpuyard.contracts.job import EnvName, JobSpec, TaskSpec, Text
 from gpuyard.contracts.strict import check_keys
 
@@ -58,6 +58,9 @@ class JobFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     ] = None
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="Higher goes first.")] = 0
     labels: Annotated[dict[str, str], Meta(max_length=64, description="Free key-value pairs.")] = {}
+    nodes: Annotated[
+        tuple[NodeId, ...], Meta(max_length=1024, description="Only on these nodes; empty: on any.")
+    ] = ()
     grace_s: Annotated[
         float, Meta(ge=0, le=86400, description="Seconds between the stop signal and the kill.")
     ] = 10.0
@@ -112,6 +115,7 @@ def spec_of(file: JobFile, *, default_name: str = "job") -> JobSpec:
             name=file.name or slug(default_name),
             priority=file.priority,
             labels=file.labels,
+            nodes=file.nodes,
             grace_s=file.grace_s,
             launch_deadline_s=file.launch_deadline_s,
         )

@@ -76,6 +76,14 @@ def test_show_says_why_a_job_waits_and_what_would_help(shell: Shell) -> None:
     assert "team=vision" in result.out
 
 
+def test_show_names_the_only_nodes_that_a_job_may_run_on(shell: Shell) -> None:
+    async def bound(yard: FakeYard) -> None:
+        await yard.record(a_job(a_spec("train", nodes=("n1", "n2"))), "queued")
+
+    assert "  only on    n1, n2\n" in shell("show", "train", prepare=bound).out
+    assert "only on" not in shell("show", "train", prepare=queued).out
+
+
 def test_show_says_how_a_job_ended(shell: Shell) -> None:
     result = shell("show", "train", prepare=failed)
     assert "rank 1 on node dgx1-1 failed first: it raised; ran 4.0 s" in result.out

@@ -32,6 +32,20 @@ def test_options_describe_the_job(shell: Shell) -> None:
     assert (job.spec.name, job.spec.priority, job.spec.labels) == ("big", 7, {"team": "vision"})
 
 
+def test_a_job_can_be_bound_to_nodes(shell: Shell, here: Path) -> None:
+    bound = shell("submit", "--node", "n1", "--node", "n2", "--json", "--", "true").json
+    assert bound["nodes"] == ["n1", "n2"]
+    (here / "job.toml").write_text('command = "true"\nnodes = ["n3"]')
+    assert shell("submit", "-f", "job.toml", "--json").json["nodes"] == ["n3"]
+    assert shell("submit", "-f", "job.toml", "--node", "n4", "--json").json["nodes"] == ["n4"]
+
+
+def test_what_can_be_no_node_is_refused(shell: Shell) -> None:
+    result = shell("submit", "--node", "No Such", "--", "true")
+    assert result.code == 2
+    assert "nodes" in result.err
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [

@@ -32,6 +32,7 @@ def test_the_short_form(tmp_path: Path) -> None:
         ranks = 2
         workdir = "src"
         priority = -3
+        nodes = ["n1", "n2"]
         grace_s = 2
         launch_deadline_s = 60.5
         [env]
@@ -45,6 +46,7 @@ def test_the_short_form(tmp_path: Path) -> None:
         name="digits",
         priority=-3,
         labels={"team": "vision"},
+        nodes=("n1", "n2"),
         grace_s=2.0,
         launch_deadline_s=60.5,
     )
