@@ -62,7 +62,7 @@ class Output {
 
   // Prints lines as they appear; those the stream has lost to a logger are asked from there.
   async follow() {
-    for await (const batch of read(this.nc, "LOGS", `gpuyard.log.${this.job}.>`)) {
+    for await (const batch of read(this.nc, "LOGS", `gpuyard.log.*.${this.job}.>`)) {
       const expected = this.next.get(`${batch.attempt}.${batch.rank}`) ?? 0;
       if (batch.first_seq > expected) await this.catchUp(batch.attempt);
       this.take(batch);

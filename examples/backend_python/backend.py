@@ -75,7 +75,7 @@ class Output:
 
     async def follow(self) -> None:
         """Prints lines as they appear; those the stream has lost to a logger are asked from there."""
-        async for batch in read(self.js, f"gpuyard.log.{self.job}.>"):
+        async for batch in read(self.js, f"gpuyard.log.*.{self.job}.>"):
             if batch["first_seq"] > self.next.get((batch["attempt"], batch["rank"]), 0):
                 await self.catch_up(batch["attempt"])
             self.take(batch)

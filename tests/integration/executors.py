@@ -14,7 +14,7 @@ from gpuyard.bus.nats_bus import connect
 from gpuyard.bus.port import Bus, From
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.fact import GangFact
-from gpuyard.contracts.log import LogBatch
+from gpuyard.contracts.log import LogBatch, partition_of
 from gpuyard.contracts.order import Order
 from gpuyard.contracts.subjects import FACT, FACTS_STREAM, LOG, LOGS_STREAM, ORDER, STREAMS
 from tests.natsd import NatsServer
@@ -85,7 +85,7 @@ class Commander:
 
     async def batch(self, job: str, attempt: int, rank: int, *, after_seq: int) -> LogBatch:
         """The first batch of a rank with lines after this one."""
-        subject = LOG(job=job, attempt=attempt, rank=rank)
+        subject = LOG(partition=partition_of(job), job=job, attempt=attempt, rank=rank)
         async with asyncio.timeout(GENEROUS_S), self.bus.read(LOGS_STREAM, subject) as reader:
             async for message in reader:
                 batch = decode(message.payload, LogBatch)
@@ -96,7 +96,7 @@ class Commander:
     async def output(self, job: str, attempt: int, rank: int) -> list[LogBatch]:
         """All batches of a rank, to its end."""
         batches: list[LogBatch] = []
-        subject = LOG(job=job, attempt=attempt, rank=rank)
+        subject = LOG(partition=partition_of(job), job=job, attempt=attempt, rank=rank)
         async with asyncio.timeout(GENEROUS_S), self.bus.read(LOGS_STREAM, subject) as reader:
             async for message in reader:
                 batches.append(decode(message.payload, LogBatch))

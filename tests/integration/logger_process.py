@@ -15,7 +15,7 @@ from typing import Any
 from gpuyard.bus.port import Bus
 from gpuyard.contracts.codec import encode
 from gpuyard.contracts.errors import Unavailable
-from gpuyard.contracts.log import OUT, LogBatch, LogChunk
+from gpuyard.contracts.log import OUT, LogBatch, LogChunk, partition_of
 from gpuyard.contracts.subjects import LOG
 from tests.natsd import free_port
 
@@ -108,7 +108,7 @@ def batches_of(
 
 async def append(bus: Bus, batch: LogBatch) -> int:
     """Append until it is on disk; the sequence."""
-    subject = LOG(job=batch.job, attempt=batch.attempt, rank=batch.rank)
+    subject = LOG(partition=partition_of(batch.job), job=batch.job, attempt=batch.attempt, rank=batch.rank)
     async with asyncio.timeout(WITHIN_S):
         while True:
             try:

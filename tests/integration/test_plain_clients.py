@@ -18,7 +18,7 @@ from gpuyard.bus.port import Bus
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Refused, Unavailable
 from gpuyard.contracts.job import Exit, ExitCause, Job, JobEvent, JobState
-from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogPage, LogQuery
+from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogPage, LogQuery, partition_of
 from gpuyard.contracts.placement import Placement, Slot
 from gpuyard.contracts.request import Accepted, Reply, Request, Submit
 from gpuyard.contracts.subjects import JOB, LOG, LOG_QUERY, REQUESTS_STREAM, STREAMS
@@ -103,7 +103,9 @@ class StandIn:
 
     async def output(self, *batches: LogBatch) -> None:
         for each in batches:
-            await self._append(LOG(job=JOB_ID, attempt=1, rank=each.rank), each)
+            await self._append(
+                LOG(partition=partition_of(JOB_ID), job=JOB_ID, attempt=1, rank=each.rank), each
+            )
 
     async def _append(self, subject: str, message: Struct) -> None:
         """Until it is known to be on disk, whatever happens to the server meanwhile."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuyard.bus.port import Message, Streams
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import GpuyardError
-from gpuyard.contracts.log import LogBatch
+from gpuyard.contracts.log import LogBatch, partition_of
 from gpuyard.contracts.subjects import LOG, LOGS_STREAM
 from gpuyard.runtime.retry import backoff_s
 from gpuyard.telemetry.logs import Log
@@ -60,7 +60,7 @@ class LogWire:
 
 
 def _subject(batch: LogBatch) -> str:
-    return LOG(job=batch.job, attempt=batch.attempt, rank=batch.rank)
+    return LOG(partition=partition_of(batch.job), job=batch.job, attempt=batch.attempt, rank=batch.rank)
 
 
 def _position_of(message: Message | None) -> tuple[Position, bool]:

@@ -7,29 +7,25 @@ from gpuyard.contracts.errors import Unavailable
 from gpuyard.runtime.launch import launch
 from gpuyard.runtime.service import Context
 from gpuyard_logger.config import LoggerConfig
-from gpuyard_logger.file_store import FileStore
 from gpuyard_logger.service import LoggerService
+from gpuyard_logger.shelf import Shelf
 
 
 def build(config: LoggerConfig, context: Context) -> LoggerService:
-    """Open the store.
+    """Open the shelf.
 
     Raises:
         Conflict: another logger uses the folder.
         Unavailable: the folder can't be used.
 
     """
-
-    def report(path: Path, holes: int) -> None:
-        context.log.error("stored lines are damaged", file=str(path), places=holes)
-
     try:
-        store = FileStore(Path(config.dir), open_files=config.open_files, on_damage=report)
+        shelf = Shelf(Path(config.dir))
     except OSError as error:
         raise Unavailable(
             f"the logger can't use its folder {config.dir}: {error}", "Check `dir` in [logger], and its disk."
         ) from error
-    return LoggerService(config, context, store)
+    return LoggerService(config, context, shelf)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,109 +1,129 @@
-"""The logger: stores the LOGS stream, answers questions about it, trims it behind the store.
-
-It reads the stream in order from its beginning, not as a work queue: a queue delivers again out of order, and
-a batch that overtakes another looks like lost lines. Where it stands need not be written down either: after a
-restart it reads again what is still in the stream, and the store drops what it has. So trimming is the
-acknowledgement, and only stored messages are trimmed.
-"""
+"""The logger: owns a share of the partitions, and tells other loggers what lies on its disk."""
 
 import asyncio
-import random
+from contextlib import suppress
 
-from gpuyard.bus.port import Message, Reader
-from gpuyard.contracts.errors import GpuyardError, InvalidSpec
-from gpuyard.contracts.subjects import LOGS_STREAM, REJECTS_STREAM
-from gpuyard.runtime.reject import set_aside
-from gpuyard.runtime.retry import backoff_s
+from gpuyard.bus.lease import Lease, Reign
+from gpuyard.contracts.errors import GpuyardError
+from gpuyard.contracts.log import PARTITIONS
+from gpuyard.contracts.subjects import LOG_LEADER, LOG_TERM, LOGS_STREAM, REJECTS_STREAM, SEGMENTS_STREAM
 from gpuyard.runtime.service import Context
 from gpuyard_logger.answers import Answers
+from gpuyard_logger.blobs import LoggerBlobs
+from gpuyard_logger.catalogue import Deposed
 from gpuyard_logger.config import LoggerConfig
-from gpuyard_logger.core.follow_buffer import FollowBuffer
-from gpuyard_logger.intake import Intake, Received, parse_batch
-from gpuyard_logger.persist import NOTHING, Persist
-from gpuyard_logger.store import Store
-from gpuyard_logger.store_thread import StoreThread
+from gpuyard_logger.core.shares import share_of
+from gpuyard_logger.desk import Desk
+from gpuyard_logger.measure import Measures
+from gpuyard_logger.partition import Partition
+from gpuyard_logger.peers import Lender
+from gpuyard_logger.roster import BEAT_S, Roster
+from gpuyard_logger.shelf import Shelf
 
 
 class LoggerService:
-    """One logger with its store."""
+    """One logger with its shelf."""
 
-    def __init__(self, config: LoggerConfig, context: Context, store: Store) -> None:
+    def __init__(self, config: LoggerConfig, context: Context, shelf: Shelf) -> None:
         self._config = config
         self._context = context
-        self._store = StoreThread(store)
-        self._persist = Persist(context, self._store)
-        self._answers = Answers(context, self._store, lambda: self._persist.through.seq)
-        self._buffer = FollowBuffer(config.keep_bytes, config.keep_s)
-        self._newest_seq = 0
-        context.metrics.gauge(
-            "gpuyard_logger_lag_messages", "Messages of the stream received, but not yet stored."
-        ).set_function(lambda: max(0, self._newest_seq - self._persist.through.seq))
+        self._shelf = shelf
+        self._measures = Measures(context.metrics)
+        self._owned: dict[int, Partition] = {}
+        self._answers: dict[int, Answers] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._roster = Roster(context, shelf.logger, lambda: tuple(sorted(self._owned)))
+        context.health.note("logger", shelf.logger)
 
     async def run(self) -> None:
         try:
+            await self._ensure()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keep_storing())
-                tasks.create_task(self._answers.run())
-                tasks.create_task(self._keep_trimming())
+                tasks.create_task(self._roster.run())
+                tasks.create_task(Lender(self._context, self._shelf).run())
+                tasks.create_task(Desk(self._context, self._answers).run())
+                tasks.create_task(self._keep_share(tasks))
         finally:
-            await self._store.close()
+            self._shelf.close()
 
-    async def _keep_storing(self) -> None:
-        """Read the stream for ever; anew from its beginning if it broke."""
-        tries = 0
+    async def _ensure(self) -> None:
+        """Wait for the streams."""
         while True:
             try:
-                await self._store_stream()
-            except* GpuyardError as errors:
-                tries += 1
-                self._context.health.not_ready(f"the stream can't be read: {errors.exceptions[0]}")
-                self._context.log.warning("reading the stream anew", error=str(errors.exceptions[0]))
-            await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311
-
-    async def _store_stream(self) -> None:
-        await self._context.bus.ensure((LOGS_STREAM, REJECTS_STREAM))
-        intake = Intake(self._config.round_bytes, self._config.round_messages)
-        self._persist.through = NOTHING
-        self._buffer = FollowBuffer(self._config.keep_bytes, self._config.keep_s)
-        async with self._context.bus.read(LOGS_STREAM) as reader, asyncio.TaskGroup() as tasks:
-            self._context.health.ready()
-            tasks.create_task(self._receive(reader, intake))
-            tasks.create_task(self._store_rounds(intake))
-
-    async def _receive(self, reader: Reader, intake: Intake) -> None:
-        async for message in reader:
-            self._newest_seq = message.seq
-            await intake.put(await self._parsed(message))
-
-    async def _parsed(self, message: Message) -> Received:
-        try:
-            return Received(message, parse_batch(message))
-        except InvalidSpec as error:
-            await set_aside(self._context, message, error)
-            return Received(message, None)
-
-    async def _store_rounds(self, intake: Intake) -> None:
-        while True:
-            received = await intake.take()
-            await self._persist.store(received)
-            round_bytes = sum(len(one.message.payload) for one in received)
-            self._buffer.add(received[-1].message.seq, round_bytes, self._context.clock.monotonic())
-
-    async def _keep_trimming(self) -> None:
-        """Remove from the stream what is stored and no longer kept for followers."""
-        while True:
-            await self._context.clock.sleep(self._config.trim_interval_s)
-            before_seq = self._buffer.trim_before(self._context.clock.monotonic())
-            if before_seq is None:
-                continue
-            try:
-                if await self._is_stream_as_read():
-                    await self._context.bus.trim(LOGS_STREAM, before_seq=before_seq)
+                await self._context.bus.ensure((LOGS_STREAM, REJECTS_STREAM, SEGMENTS_STREAM))
             except GpuyardError as error:
-                self._context.log.warning("stream not trimmed; the next time will do", error=str(error))
+                self._context.health.not_ready(f"the streams can't be had: {error}")
+                await self._context.clock.sleep(BEAT_S)
+            else:
+                return
 
-    async def _is_stream_as_read(self) -> bool:
-        """Whether the stream holds what was read. One that lost data counts anew; nothing of it is stored."""
-        through = self._persist.through
-        newest = await self._context.bus.last(LOGS_STREAM, through.subject)
-        return newest is not None and newest.seq >= through.seq
+    # Its share
+
+    async def _keep_share(self, tasks: asyncio.TaskGroup) -> None:
+        """Compete for the partitions of this logger, and let go of those that are another's now."""
+        while True:
+            share = share_of(self._shelf.logger, self._roster.alive(), PARTITIONS)
+            for number in self._tasks.keys() - share:
+                self._tasks.pop(number).cancel()
+            for number in share - self._tasks.keys():
+                self._tasks[number] = tasks.create_task(self._keep_owning(number))
+            self._report(share)
+            await self._context.clock.sleep(BEAT_S)
+
+    async def _keep_owning(self, number: int) -> None:
+        while True:
+            with suppress(GpuyardError):
+                await self._own(number)
+            self._context.log.info("does not own the partition any more", partition=number)
+
+    async def _own(self, number: int) -> None:
+        """From acquiring a partition to losing it."""
+        context = self._context
+        lease = Lease(
+            context.bus,
+            SEGMENTS_STREAM,
+            LOG_LEADER(partition=number),
+            LOG_TERM(partition=number),
+            owner=self._shelf.logger,
+            clock=context.clock,
+            ttl_s=self._config.lease_s,
+            alone=True,
+        )
+        reign = await lease.acquire()
+        try:
+            await self._reign(number, reign)
+        except* Deposed as errors:
+            context.log.warning("deposed", partition=number, why=str(errors.exceptions[0]))
+        finally:
+            self._owned.pop(number, None)
+            self._answers.pop(number, None)
+            await reign.resign()
+
+    async def _reign(self, number: int, reign: Reign) -> None:
+        partition = Partition(
+            number, self._context, self._config, self._shelf, reign=reign, measures=self._measures
+        )
+        self._owned[number] = partition
+        answers = Answers(self._context, self._shelf, LoggerBlobs(self._context.bus, self._shelf), partition)
+        self._answers[number] = answers
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_until_lost(reign))
+            tasks.create_task(partition.run())
+            tasks.create_task(answers.run())
+
+    def _report(self, share: frozenset[int]) -> None:
+        """Ready means: every partition of its share is read and can be sealed."""
+        health = self._context.health
+        trouble = next((p.trouble for p in self._owned.values() if p.trouble), "")
+        if trouble:
+            health.not_ready(trouble)
+        elif missing := share - self._owned.keys():
+            health.not_ready(f"waits for partition {min(missing)}")
+        else:
+            health.ready()
+        health.note("partitions", sorted(self._owned))
+
+
+async def _until_lost(reign: Reign) -> None:
+    await reign.lost.wait()
+    raise Deposed("the lease is lost")

@@ -41,6 +41,7 @@ class Lease:
         owner: Names this process to people.
         clock: Time.
         ttl_s: How long a silent leader keeps the others waiting; whole seconds, at least 2.
+        alone: No other process has this owner's name: a lease that bears it was this one's before a crash.
 
     """
 
@@ -54,6 +55,7 @@ class Lease:
         owner: str,
         clock: Clock,
         ttl_s: float = 3.0,
+        alone: bool = False,
     ) -> None:
         self.bus = bus
         self.stream = stream
@@ -62,6 +64,7 @@ class Lease:
         self.owner = owner
         self.clock = clock
         self.ttl_s = ttl_s
+        self.alone = alone
         self._seen_seq = 0
         self._seen_since_s = 0.0
 
@@ -117,6 +120,8 @@ class Lease:
     def _is_free(self, newest: Message, nonce: str) -> bool:
         leader = leader_of(newest)
         if leader is None or not leader.owner or leader.nonce == nonce:
+            return True
+        if self.alone and leader.owner == self.owner:
             return True
         if newest.seq != self._seen_seq:
             self._seen_seq, self._seen_since_s = newest.seq, self.clock.monotonic()

@@ -5,6 +5,7 @@ Lines of a rank are numbered from 0 over both streams together, in the order the
 
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
+from zlib import crc32
 
 from msgspec import Meta, Struct
 
@@ -12,10 +13,17 @@ from gpuyard.contracts.hardware import Seconds
 from gpuyard.contracts.ids import JobId
 
 OUT, ERR = 0, 1
+PARTITIONS = 8
+"""Shares of all jobs. Each has one owner among the loggers, so at most so many can share the work."""
 Rank = Annotated[int, Meta(ge=0, le=65535, description="Global rank.")]
 Seq = Annotated[int, Meta(ge=0, description="Number of a line in its rank.")]
 # Pairs, not a map: many languages have no maps with integer keys.
 Cursor = tuple[tuple[Rank, Seq], ...]
+
+
+def partition_of(job: str) -> int:
+    """The partition that a job's output belongs to."""
+    return crc32(job.encode()) % PARTITIONS
 
 
 class LogChunk(Struct, frozen=True, array_like=True):
@@ -90,3 +98,7 @@ class LogPage(Struct, frozen=True, tag="page", tag_field="type"):
     ended: Annotated[tuple[Rank, ...], Meta(description="Ranks whose stored output is complete.")] = ()
     through_seq: Annotated[int, Meta(ge=0, description="LOGS stream is stored up to this sequence.")] = 0
     complete: bool = True
+    damaged: Annotated[
+        tuple[tuple[Rank, Seq, Seq], ...],
+        Meta(description="Lines lost on the disk: rank, first, and the one after the last."),
+    ] = ()

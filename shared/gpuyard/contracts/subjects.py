@@ -15,6 +15,7 @@ from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.order import Order
 from gpuyard.contracts.rejected import Rejected
 from gpuyard.contracts.request import Reply, Request
+from gpuyard.contracts.segment import LoggerBeat, Pin, Segment, SegmentBytes, SegmentRead
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -83,9 +84,16 @@ FACTS_STREAM = Stream("FACTS", ("gpuyard.fact.*.*",), "What really runs.", per_s
 ORDERS_STREAM = Stream("ORDERS", ("gpuyard.order.*",), "Orders not yet obeyed.", kind="work")
 LOGS_STREAM = Stream(
     "LOGS",
-    ("gpuyard.log.*.*.*",),
+    ("gpuyard.log.*.*.*.*",),
     "Write-ahead log of output; trimmed by the logger once stored.",
     max_bytes=4 * GIB,
+)
+SEGMENTS_STREAM = Stream(
+    "SEGMENTS",
+    ("gpuyard.segment.>",),
+    "What output is stored where: terms and leaders of the partitions, records of segments, pins.",
+    per_subject=1,
+    max_bytes=2 * GIB,
 )
 FIGURES_STREAM = Stream(
     "FIGURES",
@@ -117,6 +125,7 @@ STREAMS = (
     FACTS_STREAM,
     ORDERS_STREAM,
     LOGS_STREAM,
+    SEGMENTS_STREAM,
     FIGURES_STREAM,
     NODE_EVENTS_STREAM,
     REJECTS_STREAM,
@@ -161,7 +170,35 @@ FACT = Channel(
 )
 ORDER = Channel("gpuyard.order.{node}", Order, "scheduler", "What the node shall do.", ORDERS_STREAM)
 LOG = Channel(
-    "gpuyard.log.{job}.{attempt}.{rank}", LogBatch, "executor of the rank", "A rank's output.", LOGS_STREAM
+    "gpuyard.log.{partition}.{job}.{attempt}.{rank}",
+    LogBatch,
+    "executor of the rank",
+    "A rank's output. `partition` is the CRC-32 of the job's id modulo 8.",
+    LOGS_STREAM,
+)
+LOG_TERM = Channel(
+    "gpuyard.segment.{partition}.term", Term, "logger", "Who owns the partition: the fence.", SEGMENTS_STREAM
+)
+LOG_LEADER = Channel(
+    "gpuyard.segment.{partition}.leader", Leader, "logger", "Sign of life of the owner.", SEGMENTS_STREAM
+)
+SEGMENT = Channel(
+    "gpuyard.segment.{partition}.record.{segment}",
+    Segment,
+    "owner of the partition",
+    "Output that is stored.",
+    SEGMENTS_STREAM,
+)
+PIN = Channel(
+    "gpuyard.segment.{partition}.pin.{job}", Pin, "owner of the partition", "Output to keep.", SEGMENTS_STREAM
+)
+LOGGER_BEAT = Channel("gpuyard.logger.{logger}", LoggerBeat, "logger", "Sign of life, 1 Hz.")
+SEGMENT_READ = Channel(
+    "gpuyard.query.segment.{logger}",
+    SegmentRead,
+    "loggers",
+    "Ask the holder of a segment for bytes of it.",
+    answer=SegmentBytes | Failure,
 )
 REJECTED = Channel(
     "gpuyard.rejected.{stream}", Rejected, "any service", "A message that can't be read.", REJECTS_STREAM
@@ -190,7 +227,14 @@ HISTORY_QUERY = Channel(
     answer=History | Failure,
 )
 LOG_QUERY = Channel(
-    "gpuyard.query.logs", LogQuery, "clients", "Ask a logger for stored lines.", answer=LogPage | Failure
+    "gpuyard.query.logs", LogQuery, "clients", "Ask any logger for lines.", answer=LogPage | Failure
+)
+LOG_OWNER_QUERY = Channel(
+    "gpuyard.query.logs.{partition}",
+    LogQuery,
+    "loggers",
+    "The same, to the owner of the job's partition.",
+    answer=LogPage | Failure,
 )
 
 CHANNELS = (
@@ -203,11 +247,18 @@ CHANNELS = (
     FACT,
     ORDER,
     LOG,
+    LOG_TERM,
+    LOG_LEADER,
+    SEGMENT,
+    PIN,
     REJECTED,
     SAMPLE,
     BEAT,
     FIGURES,
     NODE_EVENT,
     HISTORY_QUERY,
+    LOGGER_BEAT,
     LOG_QUERY,
+    LOG_OWNER_QUERY,
+    SEGMENT_READ,
 )

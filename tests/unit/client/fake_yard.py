@@ -13,7 +13,7 @@ from gpuyard.contracts.errors import Failure
 from gpuyard.contracts.hardware import Gpu, Inventory, Level, Link
 from gpuyard.contracts.ids import job_id
 from gpuyard.contracts.job import Exit, Job, JobEvent, JobSpec, JobState, Reason, TaskSpec
-from gpuyard.contracts.log import OUT, LogBatch, LogChunk, LogPage
+from gpuyard.contracts.log import OUT, LogBatch, LogChunk, LogPage, partition_of
 from gpuyard.contracts.placement import PlacedLink, Placement, Slot
 from gpuyard.contracts.request import Accepted, Cancel, Reply, Request, Submit
 from gpuyard.contracts.subjects import (
@@ -159,7 +159,9 @@ class FakeYard:
             (LogChunk(stream, 4.0, data),) if lines else (),
             end=end,
         )
-        await self.bus.append(LOG(job=job.id, attempt=job.attempt, rank=rank), encode(batch))
+        await self.bus.append(
+            LOG(partition=partition_of(job.id), job=job.id, attempt=job.attempt, rank=rank), encode(batch)
+        )
 
     async def add_node(self, inventory: Inventory = INVENTORY_OF_NODE) -> None:
         await self.bus.append(INVENTORY(node=inventory.node), encode(inventory))

@@ -14,7 +14,7 @@ from gpuyard.client import follow as follow_module
 from gpuyard.client.follow import follow
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure, InvalidSpec, Unavailable
-from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery
+from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery, partition_of
 from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
 from gpuyard_logger.memory_store import MemoryStore
 from gpuyard_logger.store import read_page
@@ -322,7 +322,7 @@ async def test_what_is_there_now_does_not_wait_for_ever_for_lost_lines() -> None
 
 async def test_unreadable_messages_are_passed_over() -> None:
     async with world() as logger:
-        await logger.bus.append(LOG(job=JOB, attempt=1, rank=0), b"\xc1")
+        await logger.bus.append(LOG(partition=partition_of(JOB), job=JOB, attempt=1, rank=0), b"\xc1")
         await write(logger.bus, [replace(batch(0, 2), next_seq=10**9)])
         await write(logger.bus, [batch(0, 2, end=True)])
         lines = [line async for line in follow(logger.bus, JOB, expected_ranks=1)]

@@ -10,7 +10,7 @@ from gpuyard.bus.memory import MemoryBus
 from gpuyard.bus.port import Bus
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure, Unavailable
-from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
+from gpuyard.contracts.log import LogBatch, LogPage, LogQuery, partition_of
 from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM, REJECTS_STREAM
 from gpuyard.runtime.clock import Clock, SystemClock
 from gpuyard.runtime.health import Health
@@ -60,7 +60,7 @@ async def new_bus() -> MemoryBus:
 
 
 def subject_of(batch: LogBatch) -> str:
-    return LOG(job=batch.job, attempt=batch.attempt, rank=batch.rank)
+    return LOG(partition=partition_of(batch.job), job=batch.job, attempt=batch.attempt, rank=batch.rank)
 
 
 async def write(bus: Bus, batches: Iterable[LogBatch], headers: dict[str, str] | None = None) -> int:

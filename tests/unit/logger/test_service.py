@@ -14,7 +14,7 @@ from gpuyard.bus.memory_log import Log
 from gpuyard.bus.port import From
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure
-from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
+from gpuyard.contracts.log import LogBatch, LogPage, LogQuery, partition_of
 from gpuyard.contracts.rejected import Rejected
 from gpuyard.contracts.subjects import LOG, LOGS_STREAM, REJECTS_STREAM
 from gpuyard.runtime.clock import FakeClock, SystemClock
@@ -33,7 +33,10 @@ def metric(context: Context, name: str) -> float:
 
 async def first_kept(bus: MemoryBus) -> int:
     """The sequence of the first message that is left in the stream."""
-    await bus.append(LOG(job=JOB, attempt=9, rank=9), encode(batch(0, 0, attempt=9, rank=9, end=True)))
+    await bus.append(
+        LOG(partition=partition_of(JOB), job=JOB, attempt=9, rank=9),
+        encode(batch(0, 0, attempt=9, rank=9, end=True)),
+    )
     async with bus.read(LOGS_STREAM, start=From.FIRST) as reader:
         return (await anext(reader)).seq
 
@@ -95,9 +98,9 @@ async def test_a_gap_is_counted() -> None:
 @pytest.mark.parametrize(
     ("subject", "payload"),
     [
-        (LOG(job=JOB, attempt=1, rank=0), b"\xc1 not MessagePack"),
-        (LOG(job=JOB, attempt=1, rank=1), encode(batch(0, 3))),
-        (LOG(job=JOB, attempt=1, rank=0), encode(raw(b"a\n", next_seq=5))),
+        (LOG(partition=partition_of(JOB), job=JOB, attempt=1, rank=0), b"\xc1 not MessagePack"),
+        (LOG(partition=partition_of(JOB), job=JOB, attempt=1, rank=1), encode(batch(0, 3))),
+        (LOG(partition=partition_of(JOB), job=JOB, attempt=1, rank=0), encode(raw(b"a\n", next_seq=5))),
         ("gpuyard.log.NO-ID.one.two", encode(batch(0, 3))),
     ],
     ids=["garbage", "other rank's", "wrong count", "odd subject"],

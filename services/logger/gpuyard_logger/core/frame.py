@@ -1,65 +1,97 @@
-"""How a batch lies in a rank's file: a header with its own checksum, then the encoded batch.
+"""A frame: consecutive output of one rank, compressed by itself, so that it can be read by itself.
 
-Headers are checked apart from bodies, so that a file is opened by hopping from header to header. Each header
-says how many bytes before it were on disk when it was written (`durable_bytes`): what lies before that was
-acknowledged, what lies behind the last such mark may be torn.
+Compressed are a table of the chunks and their text in one piece: a search runs over the text as it is, and
+only where it finds something the table tells time and stream.
 """
 
 import struct
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from gpuyard.contracts.codec import MAX_MESSAGE_BYTES, decode, encode
-from gpuyard.contracts.log import LogBatch
+import zstandard
+from msgspec import Struct
 
-MAGIC = b"GYL1"
-_FIELDS = struct.Struct("<IIQQQd?")
-_CRC = struct.Struct("<I")
-HEADER_BYTES = len(MAGIC) + _CRC.size + _FIELDS.size
+from gpuyard.contracts.log import LogChunk
+
+RAW_BYTES = 256 * 1024
+"""Text of a full frame: large enough to compress well, small enough to read one for a few lines."""
+_LEVEL = 3
+_COUNT = struct.Struct("<I")
+_MARK = struct.Struct("<BdII")
 
 
-class Header(NamedTuple):
-    """What is known of a batch without reading it."""
+class DamagedError(Exception):
+    """Stored bytes are not what was written."""
 
-    body_crc: int
-    body_bytes: int
+
+class Entry(Struct, frozen=True, array_like=True):
+    """What a part's footer says of a frame. Times are the earliest and the latest of its chunks."""
+
+    size_bytes: int
+    crc: int
+    raw_bytes: int
     first_seq: int
     next_seq: int
-    durable_bytes: int
+    first_at_s: float
+    last_at_s: float
+
+
+class Packed(NamedTuple):
+    """A frame as it is stored."""
+
+    entry: Entry
+    data: bytes
+
+
+class Mark(NamedTuple):
+    """One chunk of a frame: its stream, its time, and how much of the text is its."""
+
+    stream: int
     at_s: float
-    end: bool
-
-    @property
-    def frame_bytes(self) -> int:
-        return HEADER_BYTES + self.body_bytes
+    size_bytes: int
+    lines: int
 
 
-def pack(batch: LogBatch, durable_bytes: int) -> bytes:
-    """Frame a batch that is written behind `durable_bytes` bytes known to be on disk."""
-    body = encode(batch)
-    at_s = batch.chunks[0].at_s if batch.chunks else 0.0
-    fields = _FIELDS.pack(
-        crc32(body), len(body), batch.first_seq, batch.next_seq, durable_bytes, at_s, batch.end
+class Frame(NamedTuple):
+    """A frame as it is read."""
+
+    first_seq: int
+    next_seq: int
+    marks: Sequence[Mark]
+    text: bytes
+
+    def chunks(self) -> Iterator[LogChunk]:
+        at = 0
+        for mark in self.marks:
+            yield LogChunk(mark.stream, mark.at_s, self.text[at : at + mark.size_bytes])
+            at += mark.size_bytes
+
+
+def pack(first_seq: int, chunks: Sequence[LogChunk]) -> Packed:
+    """Compress chunks whose lines are numbered from `first_seq` on, without a gap."""
+    marks = [Mark(chunk.stream, chunk.at_s, len(chunk.data), chunk.line_count) for chunk in chunks]
+    table = b"".join(_MARK.pack(*mark) for mark in marks)
+    raw = b"".join((_COUNT.pack(len(marks)), table, *(chunk.data for chunk in chunks)))
+    data = zstandard.compress(raw, _LEVEL)
+    times = [mark.at_s for mark in marks]
+    lines = sum(mark.lines for mark in marks)
+    return Packed(
+        Entry(len(data), crc32(data), len(raw), first_seq, first_seq + lines, min(times), max(times)), data
     )
-    return b"".join((MAGIC, _CRC.pack(crc32(fields)), fields, body))
 
 
-def parse_header(data: bytes) -> Header | None:
-    """Read a header from the first bytes of `data`; None if there is no sound one."""
-    if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
-        return None
-    fields = data[HEADER_BYTES - _FIELDS.size : HEADER_BYTES]
-    (crc,) = _CRC.unpack_from(data, len(MAGIC))
-    if crc != crc32(fields):
-        return None
-    header = Header(*_FIELDS.unpack(fields))
-    return header if header.body_bytes <= MAX_MESSAGE_BYTES else None
+def unpack(entry: Entry, data: bytes) -> Frame:
+    """Read a frame.
 
+    Raises:
+        DamagedError: the bytes are not those that were packed.
 
-def is_sound(header: Header, body: bytes) -> bool:
-    return len(body) == header.body_bytes and crc32(body) == header.body_crc
-
-
-def parse_body(header: Header, body: bytes) -> LogBatch | None:
-    """Read the batch; None if the bytes are damaged."""
-    return decode(body, LogBatch) if is_sound(header, body) else None
+    """
+    if len(data) != entry.size_bytes or crc32(data) != entry.crc:
+        raise DamagedError(f"lines {entry.first_seq} to {entry.next_seq - 1} fail their checksum")
+    raw = zstandard.decompress(data, max_output_size=entry.raw_bytes)
+    (count,) = _COUNT.unpack_from(raw)
+    text_at = _COUNT.size + count * _MARK.size
+    marks = [Mark(*fields) for fields in _MARK.iter_unpack(raw[_COUNT.size : text_at])]
+    return Frame(entry.first_seq, entry.next_seq, marks, raw[text_at:])

@@ -1,0 +1,127 @@
+"""What came of a partition since the last seal: cut by number, so that every line is gathered once."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+from gpuyard.contracts.log import LogBatch
+from gpuyard_logger.core.frame import Frame
+from gpuyard_logger.core.layout import Sealed, Stream
+from gpuyard_logger.core.open_part import OpenPart, Snapshot
+from gpuyard_logger.core.sequence import Position, advance
+
+_REMEMBERED_STREAMS = 16384
+
+
+class Taken(NamedTuple):
+    """What of a batch was new."""
+
+    batch: LogBatch | None
+    missing_lines: int = 0
+    """Numbers that were skipped: their writer lost them."""
+
+
+class Round(NamedTuple):
+    """Open parts that are sealed together; with them all messages up to `through_seq` are stored."""
+
+    parts: Mapping[Stream, OpenPart]
+    through_seq: int
+
+    def seal(self, at_s: float) -> Iterator[Sealed]:
+        return (part.seal(at_s) for part in self.parts.values())
+
+
+class Gather:
+    """Takes batches of a partition in the order of the bus's stream.
+
+    Args:
+        stored: How far a stream is sealed.
+
+    """
+
+    def __init__(self, stored: Callable[[Stream], Position]) -> None:
+        self.through_seq = 0
+        """Newest message taken."""
+        self.open_bytes = 0
+        """Memory that open parts take, about, without those that are being sealed."""
+        self.since_s: float | None = None
+        """When the oldest line came that is not being sealed."""
+        self._stored = stored
+        self._positions: OrderedDict[Stream, Position] = OrderedDict()
+        self._open: dict[Stream, OpenPart] = {}
+        self._sealing: Round | None = None
+
+    def take(self, batch: LogBatch | None, seq: int, now_s: float) -> Taken:
+        """Take a message; None for one that could not be read."""
+        self.through_seq = seq
+        if batch is None:
+            return Taken(None)
+        stream = Stream(batch.job, batch.attempt, batch.rank)
+        before = self.position(stream)
+        part, after = advance(before, batch)
+        if part is None:
+            return Taken(None)
+        self._positions[stream] = after
+        self.open_bytes += self._part(stream, before.next_seq).add(part)
+        if self.since_s is None:
+            self.since_s = now_s
+        return Taken(part, part.first_seq - before.next_seq)
+
+    def position(self, stream: Stream) -> Position:
+        """How far a stream was taken."""
+        position = self._positions.pop(stream, None)
+        if position is None:
+            position = self._open_position(stream) or self._stored(stream)
+        self._positions[stream] = position
+        if len(self._positions) > _REMEMBERED_STREAMS:
+            self._positions.popitem(last=False)
+        return position
+
+    def begin(self) -> Round:
+        """Hand over what is there to be sealed. It stays readable until `sealed()`."""
+        assert self._sealing is None, "one round after the other"
+        self._sealing = Round(self._open, self.through_seq)
+        self._open = {}
+        self.open_bytes = 0
+        self.since_s = None
+        return self._sealing
+
+    def sealed(self) -> None:
+        """The round is stored."""
+        self._sealing = None
+
+    def view(self, job: str) -> "View":
+        """What of this job is here now. It stays as it is while more is taken."""
+        rounds = [self._sealing.parts if self._sealing else {}, self._open]
+        streams = {stream for parts in rounds for stream in parts if stream.job == job}
+        return View(
+            {
+                stream: tuple(parts[stream].snapshot() for parts in rounds if stream in parts)
+                for stream in streams
+            },
+            {stream: self.position(stream) for stream in streams},
+            self.through_seq,
+        )
+
+    def _part(self, stream: Stream, next_seq: int) -> OpenPart:
+        part = self._open.get(stream)
+        if part is None:
+            part = self._open[stream] = OpenPart(stream, next_seq)
+        return part
+
+    def _open_position(self, stream: Stream) -> Position | None:
+        rounds = (self._open, self._sealing.parts if self._sealing else {})
+        part = next((parts[stream] for parts in rounds if stream in parts), None)
+        return None if part is None else Position(part.next_seq, part.ended)
+
+
+class View(NamedTuple):
+    """Lines of a job that are not sealed, at one moment; how far its streams go, and the bus's stream."""
+
+    parts: Mapping[Stream, tuple[Snapshot, ...]]
+    positions: Mapping[Stream, Position]
+    through_seq: int
+
+    def frames(self, stream: Stream, from_seq: int) -> Iterator[Frame]:
+        return chain.from_iterable(part.frames(from_seq) for part in self.parts.get(stream, ()))

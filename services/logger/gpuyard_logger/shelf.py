@@ -1,0 +1,76 @@
+"""What a logger has on its disk: its name, its segments and its index. Belongs to one process at a time."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+from uuid import uuid4
+
+from gpuyard.contracts.errors import Conflict
+from gpuyard_logger.folder import Folder
+from gpuyard_logger.index import Index
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Shelf:
+    """Opened by the logger that it belongs to.
+
+    `logger` is the name that records call the holder by. It lies with the files, so that they keep their
+    holder wherever the process runs.
+
+    Raises:
+        Conflict: another process uses the folder.
+        OSError: the folder can't be used.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(path / "lock")
+        self._index_path = path / "index.sqlite"
+        self.logger = _name(path / "logger")
+        self.path = path
+        self.folder = Folder(path / "segments")
+        self.index = Index(self._index_path)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
+
+    async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something that waits for the disk, one after the other."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writer, lambda: work(*args, **kwargs))
+
+    def reading_index(self) -> Index:
+        """An index for a thread of its own."""
+        return Index(self._index_path, check=False)
+
+    def close(self) -> None:
+        self._writer.shutdown()
+        self.index.close()
+        os.close(self._lock)
+
+
+def _name(path: Path) -> str:
+    """The logger's name; a new one at the first start."""
+    if not path.exists():
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(f"logger-{uuid4().hex[:12]}\n")
+        temporary.rename(path)
+    return path.read_text().strip()
+
+
+def _lock(path: Path) -> int:
+    """Keep every other process out until this one ends."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise Conflict(
+            f"another logger uses {path.parent}", "Stop it, or give this one a `dir` of its own."
+        ) from error
+    return descriptor
