@@ -13,7 +13,7 @@ from typing import Any
 from gpuyard.contracts.errors import Unavailable
 from gpuyard.contracts.hardware import Gpu, GpuProcess, GpuSample, Level, Link
 from gpuyard.topology.gpu_models import UNKNOWN, model_in
-from gpuyard.topology.link_speed import with_gb_s
+from gpuyard.topology.link_speed import described
 from gpuyard.topology.matrix_text import Affinity
 from gpuyard_monitor.core.nvlinks import Ports, bonded, switched
 
@@ -82,7 +82,7 @@ class Nvml:
         models = {gpu.model for gpu in gpus}
         # Between GPUs of different models the bandwidth is unknown.
         model = model_in(*models) if len(models) == 1 else UNKNOWN
-        return gpus, with_gb_s(self._links(), model)
+        return gpus, described(self._links(), model)
 
     def samples(self) -> tuple[GpuSample, ...]:
         """One reading of each GPU found; a lost one is left out."""

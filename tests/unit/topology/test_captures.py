@@ -5,7 +5,6 @@ import pytest
 from gpuyard.contracts.errors import InvalidSpec, NotFound
 from gpuyard.topology import captures
 from gpuyard.topology.capture import parse_capture
-from gpuyard.topology.gpu_models import UNKNOWN, model_in
 from gpuyard.topology.matrix_text import TopologyError
 
 TWO = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
@@ -87,28 +86,3 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
 )
 def test_a_model_line_wins_over_the_first_line(text: str, model: str) -> None:
     assert parse_capture("box", text + TWO).model.name == model
-
-
-@pytest.mark.parametrize(
-    ("reported", "name"),
-    [
-        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
-        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
-        ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB"),
-        ("NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-80GB"),
-        ("Tesla V100-SXM2-32GB", "Tesla V100-SXM2-32GB"),
-        ("Tesla V100-SXM2-16GB", "Tesla V100-SXM2-16GB"),
-        ("NVIDIA GB200", "NVIDIA GB200"),
-        ("NVIDIA B200", "NVIDIA B200"),
-        ("NVIDIA RTX A6000", "NVIDIA RTX A6000"),
-        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "NVIDIA RTX PRO 6000 Blackwell"),
-        ("Tesla T4", "Tesla T4"),
-    ],
-)
-def test_names_that_drivers_report_find_their_model(reported: str, name: str) -> None:
-    assert model_in(reported).name == name
-
-
-@pytest.mark.parametrize("text", ["", "NVIDIA RTX 6000 Ada Generation", "public GitHub file"])
-def test_other_names_find_none(text: str) -> None:
-    assert model_in(text) is UNKNOWN

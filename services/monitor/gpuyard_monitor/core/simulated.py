@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from gpuyard.contracts.hardware import Gpu, GpuSample, Host, Inventory, NodeSample
 from gpuyard.topology.capture import Capture
 from gpuyard.topology.gpu_models import GpuModel
-from gpuyard.topology.link_speed import with_gb_s
+from gpuyard.topology.link_speed import described
 
 _UUIDS = uuid.UUID("8f6e7d1a-3c2b-5e4f-9a08-5d1c7b6e2f30")
 _FILL_S = 4.0
@@ -40,7 +40,7 @@ def simulate(capture: Capture, node: str, at_s: float) -> SimulatedNode:
         at_s=at_s,
         host=_host(capture, node),
         gpus=tuple(_gpu(capture, node, index) for index in range(len(capture.topology.gpus))),
-        links=with_gb_s(capture.topology.links, capture.model),
+        links=described(capture.topology.links, capture.model),
         nics=capture.topology.nics,
         simulated=True,
         source=f"{capture.name}: {capture.source}" if capture.source else capture.name,
