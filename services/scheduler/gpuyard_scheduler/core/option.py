@@ -56,7 +56,8 @@ def merit(state: State, choice: Choice) -> Merit:
     return Merit(
         state.failed_launches,
         -(choice.bottleneck_gb_s or 0.0),
-        -(choice.sum_gb_s or 0.0),
+        # Rounded: sums of equal links in another order must not count as different.
+        -round(choice.sum_gb_s or 0.0, 3),
         sum(bool(nvlinks[a][b]) for a in choice.gpus for b in rest),
         # Work without GPUs stays away from nodes that have some.
         len(rest) if choice.gpus else state.shape.size,

@@ -7,6 +7,7 @@ from gpuyard.contracts.placement import Alternative
 from gpuyard.topology.choice import Choice, RejectedSet, explained
 from gpuyard_scheduler.core.node import Node
 from gpuyard_scheduler.core.option import Option, why_worse
+from gpuyard_scheduler.core.seats import figures
 
 _AT_MOST = 3
 _MOST_GPUS = 64
@@ -29,4 +30,4 @@ def _here(best: Option) -> Iterator[Alternative]:
 
 def _on(node: Node, found: Choice | RejectedSet, why: str) -> Alternative:
     gpus = tuple(node.gpus[position].uuid for position in found.gpus)
-    return Alternative(node.id, gpus, why, found.bottleneck_gb_s, found.sum_gb_s)
+    return Alternative(node.id, gpus, why, *figures(found))

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import accumulate, combinations, pairwise
 
 from gpuyard.contracts.placement import Alternative, PlacedLink, Placement, Slot
+from gpuyard.topology.choice import Choice, RejectedSet
 from gpuyard.topology.shape import Shape
 from gpuyard_scheduler.core.share import Share
 
@@ -20,15 +21,19 @@ def seated(shares: Sequence[Share], rejected: tuple[Alternative, ...] = ()) -> P
     """Seat every rank. What the links are worth as a whole is told of gangs on one node only."""
     slots = [slot for number, share in enumerate(shares) for slot in _slots(number, share)]
     links = [link for share in shares for link in _links(share)]
-    whole = shares[0].choice if len(shares) == 1 else None
+    bottleneck_gb_s, sum_gb_s = figures(shares[0].choice) if len(shares) == 1 else (None, None)
     return Placement(
         slots=tuple(sorted(slots, key=lambda slot: slot.rank)),
         links=tuple(links[:_LINKS_SHOWN]),
-        # 0 stands for links of which no bandwidth is known.
-        bottleneck_gb_s=(whole and whole.bottleneck_gb_s) or None,
-        sum_gb_s=(whole and whole.sum_gb_s) or None,
+        bottleneck_gb_s=bottleneck_gb_s,
+        sum_gb_s=sum_gb_s,
         rejected=rejected,
     )
+
+
+def figures(found: Choice | RejectedSet) -> tuple[float | None, float | None]:
+    """Bottleneck and sum in GB/s, rounded; None where links of unknown bandwidth left them at 0."""
+    return round(found.bottleneck_gb_s or 0.0, 1) or None, round(found.sum_gb_s or 0.0, 1) or None
 
 
 def _slots(node_rank: int, share: Share) -> Iterator[Slot]:
