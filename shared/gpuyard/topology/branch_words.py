@@ -1,10 +1,19 @@
 """What stands under a box of the picture and beside a branch of the text: its name and its PCIe links."""
 
-from gpuyard.contracts.hardware import Inventory
+from collections import Counter
+from collections.abc import Sequence
+
+from gpuyard.contracts.hardware import Gpu, Inventory
 from gpuyard.topology.link_kinds import kinds, links_between, tied_parts
 from gpuyard.topology.tree import Branch, Tier
 
 _LONGEST = 44
+
+
+def models(gpus: Sequence[Gpu]) -> str:
+    """`8 x NVIDIA H200`."""
+    counted = Counter(gpu.model or "GPU of unknown model" for gpu in gpus)
+    return ", ".join(f"{count} x {model}" for model, count in counted.items()) or "no GPUs"
 
 
 def footing(branch: Branch, inventory: Inventory) -> str:

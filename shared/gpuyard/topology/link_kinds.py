@@ -34,11 +34,15 @@ class Kind:
         """`48.2 GB/s`, `8.1-9.8 GB/s`; empty if unknown."""
         if self.slowest is None or self.fastest is None:
             return ""
-        ends = [f"{end:.3g}" if end < 100 else f"{end:.0f}" for end in (self.slowest, self.fastest)]
-        return "-".join(dict.fromkeys(ends)) + " GB/s"
+        return "-".join(dict.fromkeys((speed(self.slowest), speed(self.fastest)))) + " GB/s"
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.label, self.speed)))
+
+
+def speed(gb_s: float) -> str:
+    """As many digits as mean something: `9.63`, `48.2`, `376`."""
+    return f"{gb_s:.3g}" if gb_s < 100 else f"{gb_s:.0f}"
 
 
 def kinds(links: Iterable[Link]) -> list[Kind]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuyard.contracts.hardware import Gpu, Inventory
-from gpuyard.topology.branch_words import footing
+from gpuyard.topology.branch_words import footing, models
 from gpuyard.topology.link_kinds import kinds, notes
 from gpuyard.topology.occupancy import Holders, Standing, occupancy
 from gpuyard.topology.svg_layout import BAR_HEIGHT, LABEL_SIZE, Layout, Place, lay_out
@@ -77,15 +77,12 @@ class _Picture:
         return drawn + "\n"
 
     def _head(self, width: float) -> Iterator[str]:
-        models = dict.fromkeys(gpu.model or "GPU of unknown model" for gpu in self.inventory.gpus)
-        many = ", ".join(
-            f"{sum((gpu.model or 'GPU of unknown model') == model for gpu in self.inventory.gpus)} x {model}"
-            for model in models
-        )
         source = shortened(self.inventory.source, _SMALL, width)
         title = shortened(self.inventory.node, _TITLE, width)
         yield phrase(title, _MARGIN, 32, _TITLE, _INK, anchor="start", font_weight=600)
-        yield phrase(shortened(many or "no GPUs", _MODEL, width), _MARGIN, 50, _MODEL, _SOFT, anchor="start")
+        yield phrase(
+            shortened(models(self.inventory.gpus), _MODEL, width), _MARGIN, 50, _MODEL, _SOFT, anchor="start"
+        )
         yield phrase(source, _MARGIN, 66, _SMALL, _FAINT, anchor="start")
 
     def _marks(self) -> Iterator[str]:
