@@ -33,10 +33,7 @@ def run(folder: Path, gpus: str, *options: str, **environment: str) -> tuple[int
         check=False,
     )
     texts = enumerate(program.stdout.splitlines())
-    lines = [
-        LogLine("j", 1, 0, seq, OUT, 1.0, text.encode())
-        for seq, text in enumerate(program.stdout.splitlines())
-    ]
+    lines = [LogLine("j", 1, 0, seq, OUT, 1.0, text.encode()) for seq, text in texts]
     return program.returncode, [finding for line in lines if (finding := parse_line(line))]
 
 
