@@ -40,6 +40,8 @@ class Sensors:
         try:
             # First, because it also tells whether the GPU is still there.
             memory = self._driver.first(self._device, *MEMORY)
+            if paced:
+                self._others = self._other_processes()
             reading = self._often(memory and memory.used)
             return self._seldom(reading) if paced else reading
         except LostError:
@@ -65,12 +67,10 @@ class Sensors:
 
     def _seldom(self, reading: Reading) -> Reading:
         driver, device = self._driver, self._device
-        self._others = tuple(one for name in _OTHERS for one in _processes(driver.ask(device, name)) or ())
         recovery = driver.fields(device, ((_RECOVERY, 0),)).get(_RECOVERY)
         rows = driver.ask(device, "nvmlDeviceGetRemappedRows")
         return replace(
             reading,
-            processes=reading.processes and merged((*reading.processes, *self._others)),
             pcie_tx_bytes_s=_times(driver.ask(device, "nvmlDeviceGetPcieThroughput", _PCIE_TX), _KB),
             pcie_rx_bytes_s=_times(driver.ask(device, "nvmlDeviceGetPcieThroughput", _PCIE_RX), _KB),
             ecc_corrected=driver.ask(device, "nvmlDeviceGetTotalEccErrors", _CORRECTED, _VOLATILE),
@@ -80,6 +80,10 @@ class Sensors:
             nvlinks_active=count_active(driver, device, self._ports),
             recovery=None if recovery is None else RECOVERY.get(recovery, str(recovery)),
         )
+
+    def _other_processes(self) -> tuple[RawProcess, ...]:
+        lists = (_processes(self._driver.ask(self._device, name)) for name in _OTHERS)
+        return tuple(one for each in lists for one in each or ())
 
     def _retired_pages(self) -> int | None:
         pages = [self._driver.ask(self._device, "nvmlDeviceGetRetiredPages", cause) for cause in _PAGE_CAUSES]

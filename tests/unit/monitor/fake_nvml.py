@@ -123,6 +123,8 @@ class FakeGpu(ctypes.Structure):
         ("calls_to_live", _I),
         ("rules", _Rule * _RULES),
     )
+    port_count: int
+    program_count: int
 
     def refuse(self, *functions: str, code: int = NOT_SUPPORTED) -> None:
         """Answer these functions, by their C names, with a code from now on; 0 allows them again."""
