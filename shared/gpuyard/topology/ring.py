@@ -8,7 +8,7 @@ end. That is exact. It takes microseconds on the graphs of real machines, and at
 Sets of GPUs are bit masks. A graph is a sequence of masks: the peers of each GPU.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 Graph = Sequence[int]
 
@@ -103,12 +103,26 @@ class _Walk:
             return seen
         if (end, left) in self._dead or len(self._dead) > self._patience:
             return None
-        options = self._graph[end] & left & (self._last if steps == 1 else -1)
-        while options:
-            step = options & -options
-            options ^= step
-            found = self._on(step.bit_length() - 1, left ^ step, steps - 1, seen | step)
-            if found is not None:
-                return found
+        if not self._is_stuck(end, left, steps):
+            for step in self._options(self._graph[end] & left & (self._last if steps == 1 else -1), left):
+                found = self._on(step, left ^ 1 << step, steps - 1, seen | 1 << step)
+                if found is not None:
+                    return found
         self._dead.add((end, left))
         return None
+
+    def _options(self, steps: int, left: int) -> Iterator[int]:
+        """One of each kind of GPUs from which the same ones remain to be reached."""
+        tried = set()
+        for gpu in bits_of(steps):
+            ways = self._graph[gpu] & (left | self._first)
+            if ways not in tried and ways | 1 << gpu not in tried:
+                tried |= {ways, ways | 1 << gpu}
+                yield gpu
+
+    def _is_stuck(self, end: int, left: int, steps: int) -> bool:
+        """Whether a GPU that is still to be passed has no way in and out: all must be if none is to spare."""
+        if self._length < 3 or steps < left.bit_count():
+            return False
+        open_ends = left | 1 << end | self._first
+        return any((self._graph[gpu] & open_ends).bit_count() < 2 for gpu in bits_of(left))
