@@ -21,15 +21,19 @@ def load(name_or_path: str) -> Capture:
 
     Raises:
         NotFound: neither a shipped name nor a file; the nearest names are in the hint.
-        InvalidSpec: the file can't be read.
+        InvalidSpec: it can't be read, or is no ordinary file.
         TopologyError: it holds no complete matrix.
 
     """
     known = names()
     path = _FOLDER / f"{name_or_path}.txt" if name_or_path in known else Path(name_or_path)
     try:
-        if not path.is_file():
+        if not name_or_path or not path.exists():
             raise _unknown(name_or_path, known)
+        if not path.is_file():
+            raise InvalidSpec(
+                f"{name_or_path[:200]!r} is no ordinary file", "Name a file, or a known topology."
+            )
         if path.stat().st_size > _MAX_BYTES:
             raise TopologyError(f"more than {_MAX_BYTES:,} bytes, so this is no topology", 1)
         # Bytes that are no text matter only inside a matrix, where the parser refuses them.
