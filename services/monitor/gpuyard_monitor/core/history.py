@@ -58,7 +58,9 @@ class NodeHistory:
 
     def put(self, gpus: Sequence[GpuSample], mono_s: float) -> None:
         for gpu in gpus:
-            rings = self._rings.setdefault(gpu.uuid, tuple(Ring() for _ in _FIELDS))
+            rings = self._rings.get(gpu.uuid)
+            if rings is None:
+                rings = self._rings[gpu.uuid] = tuple(Ring() for _ in _FIELDS)
             for ring, field in zip(rings, _FIELDS, strict=True):
                 ring.put(int(mono_s), getattr(gpu, field))
             self._last_put[gpu.uuid] = mono_s
