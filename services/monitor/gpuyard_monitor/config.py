@@ -15,6 +15,9 @@ class NodeConfig(Struct, frozen=True):
     capture: Annotated[
         str, Meta(description="Captured topology to simulate: a name or a file. Empty: this machine.")
     ] = ""
+    labels: Annotated[
+        dict[str, str], Meta(description="What to know of it beyond its hardware: `rack`, `room` ...")
+    ] = {}
 
 
 class MonitorConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -27,6 +30,10 @@ class MonitorConfig(ServiceConfig, frozen=True, kw_only=True):
     inventory_every_s: Annotated[
         float, Meta(ge=1, le=3600, description="Seconds after which the hardware is looked at anew.")
     ] = 60.0
+    tolerated: Annotated[
+        tuple[str, ...],
+        Meta(description="Programs that may use GPUs although nobody scheduled them: screens and servers."),
+    ] = ("Xorg", "Xwayland", "gnome-shell", "nvidia-cuda-mps", "nv-hostengine")
 
     def __post_init__(self) -> None:
         ids = [node.id for node in self.nodes]

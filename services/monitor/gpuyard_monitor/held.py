@@ -2,7 +2,7 @@
 
 from random import SystemRandom
 
-from gpuyard.bus.port import From, Message
+from gpuyard.bus.port import From, Message, Reader
 from gpuyard.contracts.codec import decode
 from gpuyard.contracts.errors import GpuyardError, InvalidSpec
 from gpuyard.contracts.fact import GangFact
@@ -14,10 +14,13 @@ from gpuyard_monitor.core import busy
 
 
 class HeldGpus:
-    """`busy` is what was held when the newest fact came. While the bus is away it keeps what it knows."""
+    """`holders` is who held what when the newest fact came; None before the facts were read.
+
+    While the bus is away it keeps what it knows.
+    """
 
     def __init__(self, context: Context, node: str) -> None:
-        self.busy: frozenset[str] = frozenset()
+        self.holders: busy.Holders | None = None
         self._context = context
         self._node = node
         self._tries = 0
@@ -41,9 +44,15 @@ class HeldGpus:
         await bus.ensure((FACTS_STREAM,))
         async with bus.read(FACTS_STREAM, mine, start=From.LAST_PER_SUBJECT) as reader:
             self._tries = 0
+            self._show(held, reader)
             async for message in reader:
                 held = await self._after(held, message)
-                self.busy = busy.busy(held)
+                self._show(held, reader)
+
+    def _show(self, held: busy.Held, reader: Reader) -> None:
+        """Half a snapshot would make jobs' own processes look like strangers."""
+        if not reader.backlog:
+            self.holders = busy.holders(held)
 
     async def _after(self, held: busy.Held, message: Message) -> busy.Held:
         try:

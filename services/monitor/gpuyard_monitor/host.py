@@ -55,13 +55,20 @@ def read_memory_used_bytes(root: Path = ROOT) -> int | None:
 
 def read_affinity(bus_id: str, root: Path = ROOT) -> Affinity:
     """CPU side of a PCI device, by the id that NVML gives: `00000000:3B:00.0`."""
-    domain, _, rest = bus_id.lower().partition(":")
-    folder = root / "sys/bus/pci/devices" / f"{domain[-4:]}:{rest}"
+    folder = pci_folder(bus_id, root)
+    return Affinity(cpus=_line(folder / "local_cpulist") or None, numa=read_numa(folder))
+
+
+def read_numa(folder: Path) -> int | None:
+    """NUMA node of a device; the kernel writes -1 where the firmware does not tell."""
     numa = _line(folder / "numa_node")
-    return Affinity(
-        cpus=_line(folder / "local_cpulist") or None,
-        numa=int(numa) if numa.isdecimal() else None,
-    )
+    return int(numa) if numa.isdecimal() else None
+
+
+def pci_folder(bus_id: str, root: Path = ROOT) -> Path:
+    """The kernel's folder of a PCI device. Its names have the short form of the domain."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return root / "sys/bus/pci/devices" / f"{domain.lstrip('0').zfill(4)}:{rest}"
 
 
 def _memory_bytes(root: Path, key: str) -> int | None:

@@ -1,75 +1,78 @@
 """The machine that this process runs on, as a node."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from gpuyard.contracts.errors import Unavailable
-from gpuyard.contracts.hardware import Gpu, GpuSample, Inventory, Link, NodeSample
 from gpuyard.telemetry.logs import Log
 from gpuyard_monitor import host
+from gpuyard_monitor.core.look import Hardware, Look, Trouble
+from gpuyard_monitor.core.readings import DriverChanged, Reading, Xid
 from gpuyard_monitor.nvml import Nvml
+from gpuyard_monitor.processes import Processes
 
 
 class Machine:
     """Host facts from the kernel, GPUs from NVML where it answers. Reads in threads: NVML may block."""
 
-    def __init__(self, node: str, log: Log, root: Path = host.ROOT) -> None:
-        self._node = node
+    def __init__(self, log: Log, root: Path = host.ROOT, open_nvml: Callable[[Path], Nvml] = Nvml) -> None:
         self._log = log
         self._root = root
+        self._open_nvml = open_nvml
         self._nvml: Nvml | None = None
-        self._told = False
+        self._processes = Processes(root)
+        self._trouble: Trouble | None = None
         self._cpu_before = host.read_cpu_times(root)
 
-    async def inventory(self, now_s: float) -> Inventory:
-        return await asyncio.to_thread(self._inventory, now_s)
+    async def hardware(self) -> Hardware:
+        return await asyncio.to_thread(self._hardware)
 
-    async def sample(self, now_s: float, seq: int) -> NodeSample:
-        return await asyncio.to_thread(self._sample, now_s, seq)
+    async def look(self, now_s: float, *, paced: bool) -> Look:
+        return await asyncio.to_thread(self._look, paced)
 
-    def _inventory(self, now_s: float) -> Inventory:
-        self._nvml = self._nvml or self._open()
-        gpus, links = self._find()
+    def _hardware(self) -> Hardware:
         facts = host.read_host(self._root)
-        return Inventory(
-            node=self._node,
-            at_s=now_s,
-            host=replace(facts, driver=self._nvml.driver()) if self._nvml else facts,
-            gpus=gpus,
-            links=links,
-            source=self._source(),
-        )
-
-    def _open(self) -> Nvml | None:
-        """Tried at each inventory, since a driver may be installed later; said once."""
         try:
-            return Nvml()
+            # Opened late too: a driver may be installed while the monitor runs.
+            self._nvml = self._nvml or self._open_nvml(self._root)
+            found, driver = self._nvml.find(), self._nvml.driver()
         except Unavailable as why:
-            if not self._told:
-                self._log.info("no GPUs", why=why.message, hint=why.hint)
-            self._told = True
-            return None
+            self._note(why)
+            return Hardware(facts, None, self._trouble, source=f"no GPUs: {why.message}")
+        self._trouble = None
+        return Hardware(replace(facts, driver=driver), found, source="NVML")
 
-    def _find(self) -> tuple[tuple[Gpu, ...], tuple[Link, ...]]:
-        return (
-            self._nvml.find(lambda bus_id: host.read_affinity(bus_id, self._root)) if self._nvml else ((), ())
-        )
-
-    def _source(self) -> str:
-        if self._nvml is None:
-            return "no GPU driver"
-        return f"NVML; {self._nvml.missing} GPUs do not answer" if self._nvml.missing else "NVML"
-
-    def _sample(self, now_s: float, seq: int) -> NodeSample:
+    def _look(self, paced: bool) -> Look:
         before, self._cpu_before = self._cpu_before, host.read_cpu_times(self._root)
-        gpus: tuple[GpuSample, ...] = self._nvml.samples() if self._nvml else ()
-        return NodeSample(
-            node=self._node,
-            at_s=now_s,
-            seq=seq,
-            cpu=host.busy_frac(before, self._cpu_before),
-            memory_used_bytes=host.read_memory_used_bytes(self._root),
-            gpus=gpus,
+        readings, xids = self._read(paced)
+        pids = (process.pid for reading in readings for process in reading.processes or ())
+        return Look(
+            readings,
+            xids,
+            self._processes.origins(pids),
+            host.busy_frac(before, self._cpu_before),
+            host.read_memory_used_bytes(self._root),
+            paced,
+            self._trouble,
         )
+
+    def _read(self, paced: bool) -> tuple[tuple[Reading, ...], tuple[Xid, ...]]:
+        if self._nvml is None:
+            return (), ()
+        try:
+            readings, xids = self._nvml.read(paced), self._nvml.xids()
+        except Unavailable as why:
+            self._note(why)
+            return (), ()
+        return readings, xids
+
+    def _note(self, why: Unavailable) -> None:
+        """Said once, since it is tried again all the time."""
+        event = "driver_changed" if isinstance(why, DriverChanged) else "driver_lost"
+        trouble = Trouble(why.message, why.hint, event)
+        if trouble != self._trouble:
+            self._log.info("no GPUs", why=why.message, hint=why.hint)
+        self._trouble = trouble

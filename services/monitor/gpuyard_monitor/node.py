@@ -1,36 +1,42 @@
 """One node's voice: measures on time, and tells what it measured when the bus listens.
 
-Two loops that share only the newest values, so that a bus that stalls never delays a measurement, and a
-GPU driver that stalls silences its own node alone.
+Two loops that share only what is known of the node, so that a bus that stalls never delays a measurement, and
+a GPU driver that stalls silences its own node alone.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from msgspec.structs import replace
-
-from gpuyard.contracts.codec import decode, encode
-from gpuyard.contracts.errors import GpuyardError, InvalidSpec
-from gpuyard.contracts.hardware import Inventory, NodeSample
-from gpuyard.contracts.subjects import INVENTORY, NODES_STREAM, SAMPLE
+from gpuyard.contracts.errors import GpuyardError
+from gpuyard.contracts.figures import Figures
+from gpuyard.contracts.hardware import NodeSample
+from gpuyard.contracts.history import History, HistoryQuery
 from gpuyard.runtime.service import Context
+from gpuyard_monitor.core.health import Moment
+from gpuyard_monitor.core.history import NodeHistory
+from gpuyard_monitor.core.look import Hardware, Look
+from gpuyard_monitor.core.watch import Watch
 from gpuyard_monitor.gauges import Gauges
+from gpuyard_monitor.held import HeldGpus
+from gpuyard_monitor.news import News
 
-_APPEND_S = 2.0
+PACED_EVERY_S = 4.0
+"""How often the costly values are asked for: a rule that needs to see one twice still acts within 10 s."""
 
 
 class Source(Protocol):
     """Where a node's values come from."""
 
-    async def inventory(self, now_s: float) -> Inventory: ...
-    async def sample(self, now_s: float, seq: int) -> NodeSample: ...
+    async def hardware(self) -> Hardware: ...
+    async def look(self, now_s: float, *, paced: bool) -> Look: ...
 
 
 class Node:
     """Speaks for one node.
 
     Args:
+        held: who holds its GPUs.
         on_change: called whenever `unheard` changed.
 
     """
@@ -38,29 +44,34 @@ class Node:
     def __init__(
         self,
         node: str,
+        watch: Watch,
         source: Source,
+        held: HeldGpus,
         context: Context,
         *,
         sample_every_s: float,
         inventory_every_s: float,
         on_change: Callable[[], None],
     ) -> None:
+        self.id = node
         self.unheard = "nothing was told yet"
         """Why the bus does not know this node's newest state; empty if it does."""
-        self._id = node
+        self.is_recalled = asyncio.Event()
+        """Set once what an earlier monitor knew is known."""
+        self._watch = watch
         self._source = source
+        self._held = held
         self._context = context
         self._every_s = sample_every_s
         self._refresh_every_s = inventory_every_s
         self._on_change = on_change
         self._warned = False
+        self._history = NodeHistory(node)
         self._gauges = Gauges(context.metrics, node)
         self._failures = context.metrics.counter(
             "gpuyard_monitor_unheard_total", "Times that the bus did not take a node's news.", ("node",)
         ).labels(node)
-        self._inventory: Inventory | None = None
-        self._told: Inventory | None = None
-        """The newest inventory that is known to be in the stream."""
+        self._told = News(context, node)
         self._sample: NodeSample | None = None
         self._news = asyncio.Event()
 
@@ -70,29 +81,48 @@ class Node:
             tasks.create_task(self._measure())
             tasks.create_task(self._tell())
 
+    def history(self, query: HistoryQuery) -> History:
+        """What was measured in the last hour."""
+        now = self._now()
+        return self._history.answer(query, now.at_s, now.mono_s)
+
+    def take_figures(self, figures: Figures) -> None:
+        """Take in what a probe measured.
+
+        Raises:
+            InvalidSpec: it can't be true of this node.
+
+        """
+        self._watch.take_figures(figures, self._now())
+        self._news.set()
+
+    def _now(self) -> Moment:
+        return Moment(self._context.clock.now(), self._context.clock.monotonic())
+
     # Measure
 
     async def _measure(self) -> None:
         """Take samples at even distances."""
         clock, seq = self._context.clock, 0
-        next_s = refresh_s = clock.monotonic()
-        seen: set[str] | None = None
+        next_s = refresh_s = paced_s = clock.monotonic()
         while True:
             if clock.monotonic() >= refresh_s:
-                await self._look_anew()
+                self._watch.see_hardware(await self._source.hardware(), self._now())
                 refresh_s = clock.monotonic() + self._refresh_every_s
-            self._sample = await self._source.sample(clock.now(), seq)
-            self._gauges.show(self._sample)
-            answering = {gpu.uuid for gpu in self._sample.gpus}
-            if seen is not None and answering != seen:
-                await self._look_anew()
-            seen, seq = answering, seq + 1
-            self._news.set()
+            paced = clock.monotonic() >= paced_s
+            paced_s = clock.monotonic() + PACED_EVERY_S if paced else paced_s
+            await self._take_sample(seq, paced)
+            seq += 1
             next_s = _next_time(next_s + self._every_s, clock.monotonic(), self._every_s)
             await clock.sleep(next_s - clock.monotonic())
 
-    async def _look_anew(self) -> None:
-        self._inventory = await self._source.inventory(self._context.clock.now())
+    async def _take_sample(self, seq: int, paced: bool) -> None:
+        now = self._now()
+        look = await self._source.look(now.at_s, paced=paced)
+        self._sample = self._watch.see(look, now, self._held.holders, seq)
+        self._gauges.show(self._sample)
+        self._history.put(self._sample.gpus, now.mono_s)
+        self._news.set()
 
     # Tell
 
@@ -101,42 +131,29 @@ class Node:
             await self._news.wait()
             self._news.clear()
             try:
-                await self._publish_sample()
-                await self._announce()
+                await self._tell_all()
             except GpuyardError as error:
                 self._not_heard(error)
             else:
                 self._heard()
 
-    async def _publish_sample(self) -> None:
+    async def _tell_all(self) -> None:
+        for event in self._watch.new_events():
+            self._told.add(event)
         if self._sample is not None:
-            await self._context.bus.publish(SAMPLE(node=self._id), encode(self._sample))
-
-    async def _announce(self) -> None:
-        """Write the inventory at the start and whenever the stream holds another, or lost it."""
-        inventory = self._inventory
-        if inventory is None or inventory is self._told:
-            return
-        if self._told is None or not await self._is_in_stream(inventory):
-            await self._context.bus.ensure((NODES_STREAM,))
-            await self._context.bus.append(INVENTORY(node=self._id), encode(inventory), timeout_s=_APPEND_S)
-            self._context.log.info("inventory written", node=self._id, gpus=len(inventory.gpus))
-        self._told = inventory
-
-    async def _is_in_stream(self, inventory: Inventory) -> bool:
-        newest = await self._context.bus.last(NODES_STREAM, INVENTORY(node=self._id))
-        if newest is None:
-            return False
-        try:
-            return replace(decode(newest.payload, Inventory), at_s=inventory.at_s) == inventory
-        except InvalidSpec:
-            return False
+            await self._told.tell_sample(self._sample)
+        if not self.is_recalled.is_set():
+            self._watch.recall(await self._told.last(), self._now())
+            self.is_recalled.set()
+        await self._told.tell_events()
+        if self._watch.inventory is not None:
+            await self._told.tell_inventory(self._watch.inventory)
 
     def _not_heard(self, error: GpuyardError) -> None:
         """Counted each time, said once: an outage of the bus must not fill the disk with warnings."""
         self._failures.inc()
         if not self._warned:
-            self._context.log.warning("the bus does not listen", node=self._id, error=error.message)
+            self._context.log.warning("the bus does not listen", node=self.id, error=error.message)
         self._warned, self.unheard = True, error.message
         self._on_change()
 
@@ -144,7 +161,7 @@ class Node:
         if not self.unheard:
             return
         if self._warned:
-            self._context.log.info("the bus listens again", node=self._id)
+            self._context.log.info("the bus listens again", node=self.id)
         self._warned, self.unheard = False, ""
         self._on_change()
 

@@ -1,191 +1,95 @@
-"""The machine's NVIDIA GPUs through NVML: the only file that imports pynvml.
+"""The machine's NVIDIA GPUs: what they are, how they are joined, how they are doing, what befell them.
 
-One call that fails costs one value, one GPU that fell off the bus costs that GPU, a missing driver costs
-all GPUs and nothing else. NVML stays initialised for the life of the process, since a driver without
-clients takes seconds to wake. Every method may block: call from a thread.
+One question without an answer costs one value, one GPU that fell off the bus costs that GPU, a missing
+driver costs all GPUs and nothing else. Every method may block: call from a thread, one at a time.
 """
 
-import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 from gpuyard.contracts.errors import Unavailable
-from gpuyard.contracts.hardware import Gpu, GpuProcess, GpuSample, Level, Link
-from gpuyard.topology.gpu_models import UNKNOWN, model_in
-from gpuyard.topology.link_speed import with_gb_s
-from gpuyard.topology.matrix_text import Affinity
-from gpuyard_monitor.core.nvlinks import Ports, bonded, switched
-
-_LEVELS = {
-    0: Level.SAME_BOARD,
-    10: Level.SINGLE_SWITCH,
-    20: Level.MULTI_SWITCH,
-    30: Level.HOST_BRIDGE,
-    40: Level.SAME_NODE,
-    50: Level.SYSTEM,
-}
-# Plain numbers: the binding defines the first of these names as a tuple by mistake.
-_P2P_READ, _P2P_WRITE, _P2P_NVLINK = 0, 1, 2
-_P2P_OK = 0
-_REMOTE_GPU = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Device:
-    index: int
-    handle: Any
-    uuid: str
-    bus_id: str
-
-
-class _LostError(Exception):
-    """The GPU fell off the bus."""
+from gpuyard.contracts.hardware import Gpu
+from gpuyard.topology.gpu_models import GpuModel, model_in
+from gpuyard.topology.link_speed import described
+from gpuyard_monitor import host
+from gpuyard_monitor.core.nvlinks import Ports
+from gpuyard_monitor.core.readings import Found, Reading, Xid
+from gpuyard_monitor.nics import read_nics
+from gpuyard_monitor.nvml_driver import Device, Driver, LostError
+from gpuyard_monitor.nvml_gpus import describe
+from gpuyard_monitor.nvml_links import read_generation, read_links, read_ports
+from gpuyard_monitor.nvml_sensors import Sensors
+from gpuyard_monitor.nvml_xids import Xids
 
 
 class Nvml:
     """The GPUs that the driver shows to this process.
 
     Raises:
-        Unavailable: there is no pynvml, no library, or no driver that answers.
+        Unavailable: there is no pynvml, no library, or no driver that answers. Every method raises
+            `DriverChanged` if the driver was replaced meanwhile.
 
     """
 
-    def __init__(self) -> None:
-        try:
-            import pynvml  # noqa: PLC0415 - most machines of a cluster have no GPU and need not load it
-        except ImportError as error:
-            raise Unavailable("the package nvidia-ml-py is missing", "pip install 'gpuyard[nvml]'") from error
-        self._api: Any = pynvml
-        self._errors = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)
-        self._devices: list[_Device] = []
-        self.missing = 0
-        """GPUs that the driver counts, but that did not answer when last looked for."""
-        try:
-            self._api.nvmlInit()
-        except self._errors as error:
-            raise Unavailable(
-                f"the NVIDIA driver does not answer: {error}", "nvidia-smi tells more."
-            ) from error
+    def __init__(self, root: Path = host.ROOT) -> None:
+        self._driver = Driver()
+        self._root = root
+        self._sensors: tuple[Sensors, ...] = ()
+        self._xids = Xids(self._driver)
+
+    @property
+    def calls(self) -> int:
+        """Questions that reached the driver since the start."""
+        return self._driver.calls
 
     def driver(self) -> str:
-        return self._peek(self._api.nvmlSystemGetDriverVersion) or ""
+        """Version of the driver; empty if it does not tell."""
+        return self._driver.call("nvmlSystemGetDriverVersion") or ""
 
-    def find(self, affinity_of: Callable[[str], Affinity]) -> tuple[tuple[Gpu, ...], tuple[Link, ...]]:
-        """Look for GPUs anew: what they are, and how each pair is linked."""
-        count = self._peek(self._api.nvmlDeviceGetCount) or 0
-        devices = [device for device in map(self._device, range(count)) if device]
-        found = [(device, gpu) for device in devices if (gpu := self._gpu(device, affinity_of))]
-        self._devices = [device for device, _ in found]
-        self.missing = count - len(found)
-        gpus = tuple(gpu for _, gpu in found)
-        models = {gpu.model for gpu in gpus}
-        # Between GPUs of different models the bandwidth is unknown.
-        model = model_in(*models) if len(models) == 1 else UNKNOWN
-        return gpus, with_gb_s(self._links(), model)
+    def find(self) -> Found:
+        """Look for GPUs anew.
 
-    def samples(self) -> tuple[GpuSample, ...]:
-        """One reading of each GPU found; a lost one is left out."""
-        return tuple(sample for sample in map(self._sample, self._devices) if sample)
+        Raises:
+            Unavailable: the driver does not tell how many there are.
 
-    def _ask(self, call: Callable[..., Any], *args: Any) -> Any:
-        """The answer; None where this GPU, driver or library has none to this question."""
-        try:
-            return call(*args)
-        except self._errors as error:
-            if isinstance(error, self._api.NVMLError_GpuIsLost):
-                raise _LostError from error
-            return None
-
-    def _device(self, index: int) -> _Device | None:
-        """A GPU that can't even be named is left out: its neighbours must not suffer."""
-        api = self._api
-        try:
-            handle = api.nvmlDeviceGetHandleByIndex(index)
-            uuid = api.nvmlDeviceGetUUID(handle)
-            return _Device(index, handle, uuid, api.nvmlDeviceGetPciInfo(handle).busId.upper())
-        except self._errors:
-            return None
-
-    def _gpu(self, device: _Device, affinity_of: Callable[[str], Affinity]) -> Gpu | None:
-        try:
-            name = self._ask(self._api.nvmlDeviceGetName, device.handle)
-            memory = self._memory(device)
-        except _LostError:
-            return None
-        near = affinity_of(device.bus_id)
-        return Gpu(
-            uuid=device.uuid,
-            index=device.index,
-            model=name or "",
-            memory_bytes=memory.total if memory else None,
-            numa=near.numa,
-            cpus=near.cpus,
+        """
+        count = self._driver.call("nvmlDeviceGetCount")
+        if count is None:
+            raise Unavailable("the NVIDIA driver does not tell how many GPUs there are", "See `nvidia-smi`.")
+        named = [device for device in map(self._driver.device, range(count)) if device]
+        found = [each for each in map(self._described, named) if each]
+        devices, gpus, ports = zip(*found, strict=True) if found else ((), (), ())
+        self._sensors = tuple(Sensors(self._driver, device, each.numbers) for device, _, each in found)
+        self._xids.watch(devices)
+        return Found(
+            gpus=gpus,
+            links=described(read_links(self._driver, devices, ports), [self._model(*each) for each in found]),
+            nics=read_nics([gpu.bus_id for gpu in gpus], self._root),
+            missing=count - len(gpus),
+            count=count,
         )
 
-    def _memory(self, device: _Device) -> Any:
-        """Version 2 tells the driver's own share apart; drivers before 510 know version 1 only."""
-        ask, api = self._ask, self._api
-        newer = ask(api.nvmlDeviceGetMemoryInfo, device.handle, api.nvmlMemory_v2)
-        return newer or ask(api.nvmlDeviceGetMemoryInfo, device.handle)
+    def read(self, paced: bool = False) -> tuple[Reading, ...]:
+        """One look at each GPU found; `paced` also reads what is expensive and changes slowly."""
+        return tuple(sensors.read(paced) for sensors in self._sensors)
 
-    def _sample(self, device: _Device) -> GpuSample | None:
-        ask, api, handle = self._ask, self._api, device.handle
+    def xids(self) -> tuple[Xid, ...]:
+        """Errors that the driver reported since the last call. Never waits."""
+        return self._xids.drain()
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def _described(self, device: Device) -> tuple[Device, Gpu, Ports] | None:
+        ports = read_ports(self._driver, device)
         try:
-            rates = ask(api.nvmlDeviceGetUtilizationRates, handle)
-            memory = self._memory(device)
-            milliwatts = ask(api.nvmlDeviceGetPowerUsage, handle)
-            celsius = ask(api.nvmlDeviceGetTemperature, handle, api.NVML_TEMPERATURE_GPU)
-            processes = ask(api.nvmlDeviceGetComputeRunningProcesses, handle)
-        except _LostError:
+            near = host.read_affinity(device.bus_id, self._root)
+            gpu = describe(self._driver, device, near, ports.active if ports.numbers else None)
+        except LostError:
             return None
-        return GpuSample(
-            uuid=device.uuid,
-            utilisation=rates and min(rates.gpu / 100, 1.0),
-            memory_used_bytes=memory and memory.used,
-            power_w=None if milliwatts is None else milliwatts / 1000,
-            temperature_c=celsius,
-            processes=None if processes is None else tuple(GpuProcess(one.pid) for one in processes),
-        )
+        return device, gpu, ports
 
-    def _links(self) -> Iterator[Link]:
-        ports = [self._ports(device) for device in self._devices]
-        for a, b in itertools.combinations(range(len(self._devices)), 2):
-            one, other = self._devices[a].handle, self._devices[b].handle
-            level = self._peek(self._api.nvmlDeviceGetTopologyCommonAncestor, one, other)
-            nvlinks = bonded(ports[a], ports[b])
-            if not nvlinks and self._reach(one, other, _P2P_NVLINK):
-                nvlinks = switched(ports[a], ports[b])
-            reads, writes = self._reach(one, other, _P2P_READ), self._reach(one, other, _P2P_WRITE)
-            p2p = None if reads is None or writes is None else reads and writes
-            yield Link(a, b, _LEVELS.get(level), nvlinks, p2p=p2p)
-
-    def _reach(self, one: Any, other: Any, how: int) -> bool | None:
-        """Whether the driver lets both GPUs copy to each other this way."""
-        there = self._peek(self._api.nvmlDeviceGetP2PStatus, one, other, how)
-        back = self._peek(self._api.nvmlDeviceGetP2PStatus, other, one, how)
-        return None if there is None or back is None else there == back == _P2P_OK
-
-    def _ports(self, device: _Device) -> Ports:
-        active = [
-            link
-            for link in range(self._api.NVML_NVLINK_MAX_LINKS)
-            if self._peek(self._api.nvmlDeviceGetNvLinkState, device.handle, link)
-        ]
-        peers = [peer for link in active if (peer := self._peer(device, link))]
-        return Ports(device.bus_id, tuple(peers), len(active) - len(peers))
-
-    def _peer(self, device: _Device, link: int) -> str | None:
-        """Bus id of the GPU at the far end; None if there is a switch, or nobody tells."""
-        api = self._api
-        kind = self._peek(api.nvmlDeviceGetNvLinkRemoteDeviceType, device.handle, link)
-        remote = self._peek(api.nvmlDeviceGetNvLinkRemotePciInfo, device.handle, link)
-        # Drivers before 470 do not tell the kind; then the bus id alone decides.
-        return remote.busId.upper() if remote and kind in (_REMOTE_GPU, None) else None
-
-    def _peek(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Like `_ask`, where it does not matter whether a GPU is lost: its next sample will tell."""
-        try:
-            return self._ask(call, *args)
-        except _LostError:
-            return None
+    def _model(self, device: Device, gpu: Gpu, ports: Ports) -> GpuModel:
+        """What the table knows; the generation of its NVLinks the GPU can tell itself."""
+        model = model_in(gpu.model)
+        return model if model.nvlink else replace(model, nvlink=read_generation(self._driver, device, ports))

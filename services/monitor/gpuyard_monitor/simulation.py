@@ -1,11 +1,10 @@
 """A node that exists only as a captured topology."""
 
-from msgspec.structs import replace
-
 from gpuyard.contracts.codec import validated
-from gpuyard.contracts.hardware import Inventory, NodeSample
+from gpuyard.contracts.hardware import Inventory
 from gpuyard.topology.capture import Capture
 from gpuyard_monitor.core import simulated
+from gpuyard_monitor.core.look import Hardware, Look
 from gpuyard_monitor.held import HeldGpus
 
 
@@ -15,11 +14,12 @@ class Simulation:
     def __init__(self, capture: Capture, node: str, held: HeldGpus, now_s: float) -> None:
         self._state = simulated.simulate(capture, node, now_s)
         self._held = held
-        validated(self._state.inventory)
+        found = self._state.hardware.found
+        validated(Inventory(node, now_s, gpus=self._state.gpus, links=found.links if found else ()))
 
-    async def inventory(self, now_s: float) -> Inventory:
-        return replace(self._state.inventory, at_s=now_s)
+    async def hardware(self) -> Hardware:
+        return self._state.hardware
 
-    async def sample(self, now_s: float, seq: int) -> NodeSample:
-        self._state = simulated.advance(self._state, now_s, self._held.busy)
-        return simulated.sample(self._state, seq)
+    async def look(self, now_s: float, *, paced: bool) -> Look:
+        self._state = simulated.advance(self._state, now_s, self._held.holders or {})
+        return simulated.look(self._state)

@@ -25,7 +25,9 @@ from gpuyard.contracts.subjects import (
     JOB,
     NODES_STREAM,
     REQUESTS_STREAM,
+    SAMPLE,
     STATE_STREAM,
+    Channel,
 )
 from gpuyard.runtime.reject import set_aside
 from gpuyard.runtime.service import Context
@@ -39,6 +41,7 @@ from gpuyard_scheduler.core.events import (
     Requested,
     Ticked,
 )
+from gpuyard_scheduler.core.load import NodeLook
 from gpuyard_scheduler.refuse import refuse_unreadable
 
 
@@ -61,9 +64,10 @@ class Stored:
 class Inbox:
     """Feeds events of all sources into one queue while its tasks run."""
 
-    def __init__(self, context: Context, tick_s: float) -> None:
+    def __init__(self, context: Context, tick_s: float, see_load: Callable[[NodeLook], Event | None]) -> None:
         self._context = context
         self._tick_s = tick_s
+        self._see_load = see_load
         self._queue: asyncio.Queue[Incoming] = asyncio.Queue()
         self.is_current = False
         """Whether everything stored about nodes and ranks has been handed over."""
@@ -99,7 +103,10 @@ class Inbox:
             tasks.create_task(self._feed_facts(facts))
             await facts.wait()
             self.is_current = True
-            tasks.create_task(self._feed_beats())
+            tasks.create_task(self._feed_spoken(BEAT, lambda payload: BeatSeen(decode(payload, Beat).node)))
+            tasks.create_task(
+                self._feed_spoken(SAMPLE, lambda payload: self._see_load(decode(payload, NodeLook)))
+            )
             tasks.create_task(self._feed_requests())
             tasks.create_task(self._feed_ticks())
 
@@ -124,11 +131,13 @@ class Inbox:
             if not reader.backlog:
                 caught_up.set()
 
-    async def _feed_beats(self) -> None:
-        async with self._context.bus.subscribe(BEAT.all) as beats:
-            async for message in beats:
+    async def _feed_spoken(self, channel: Channel, read: Callable[[bytes], Event | None]) -> None:
+        """What is said once and not kept: a lost message is harmless."""
+        async with self._context.bus.subscribe(channel.all) as messages:
+            async for message in messages:
                 try:
-                    self._queue.put_nowait(Incoming(BeatSeen(decode(message.payload, Beat).node)))
+                    if event := read(message.payload):
+                        self._queue.put_nowait(Incoming(event))
                 except InvalidSpec as error:
                     await set_aside(self._context, message, error)
 

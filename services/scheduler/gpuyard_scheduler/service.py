@@ -12,7 +12,8 @@ from gpuyard.contracts.errors import GpuyardError
 from gpuyard.contracts.subjects import LEADER, STATE_STREAM, STREAMS, TERM
 from gpuyard.runtime.service import Context
 from gpuyard_scheduler.config import SchedulerConfig
-from gpuyard_scheduler.core.events import Answer, Commit, Effect, Event, Forget, Give
+from gpuyard_scheduler.core.events import Answer, Commit, Effect, Event, Forget, Give, LoadSeen
+from gpuyard_scheduler.core.load import Loads, NodeLook
 from gpuyard_scheduler.core.machine import Machine
 from gpuyard_scheduler.inbox import Inbox, Incoming
 from gpuyard_scheduler.measure import Measures
@@ -71,8 +72,9 @@ class Leadership:
         self._context = context
         self._reign = reign
         self._measures = measures
-        self._inbox = Inbox(context, config.tick_s)
         self._machine = Machine(reign.term, keep_ended=config.keep_ended)
+        self._loads = Loads()
+        self._inbox = Inbox(context, config.tick_s, self._see_load)
         self._pen = Pen(context, reign)
         self._forgets: asyncio.Queue[Forget] = asyncio.Queue()
 
@@ -90,6 +92,9 @@ class Leadership:
             tasks.create_task(self._inbox.feed())
             tasks.create_task(self._forget())
             tasks.create_task(self._decide(Outbox(tasks, self._pen.give)))
+
+    def _see_load(self, look: NodeLook) -> LoadSeen | None:
+        return self._loads.see(look, held=self._machine.cluster.holders(look.node))
 
     async def _watch_lease(self) -> None:
         await self._reign.lost.wait()

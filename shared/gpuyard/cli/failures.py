@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 from cyclopts import CycloptsError, UnknownCommandError
 
 from gpuyard.cli import terminal
@@ -87,11 +89,18 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 def _print(failure: Failure, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(failure, sys.stderr)
+        terminal.print_json(_printable(failure), sys.stderr)
         return
     terminal.narrate(terminal.paint("error", "red", sys.stderr) + f": {failure.message}")
     if failure.hint:
         terminal.narrate(failure.hint)
+
+
+def _printable(failure: Failure) -> dict[str, Any]:
+    """The failure as JSON; where a file is wrong in a line, its number stands at the top for editors."""
+    line = failure.details.get("line", "")
+    printed: dict[str, Any] = msgspec.to_builtins(failure)
+    return printed | {"line": int(line)} if line.isdecimal() else printed
 
 
 def _innermost(error: BaseException) -> BaseException:

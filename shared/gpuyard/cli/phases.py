@@ -1,9 +1,9 @@
 """The phases of a job as they pass: one live line on a terminal, one plain line each where there is none."""
 
-import sys
 from typing import TextIO
 
 from gpuyard.cli import terminal, words
+from gpuyard.cli.live_line import LiveLine
 from gpuyard.contracts.job import Job
 
 
@@ -14,10 +14,8 @@ class Phases:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._is_live = self._stream.isatty()
+        self.line = LiveLine(stream)
         self._shown = ""
-        self._is_drawn = False
 
     def show(self, job: Job, indexes: words.Indexes) -> None:
         """Show the job's phase, if it is a new one."""
@@ -25,19 +23,11 @@ class Phases:
         if text == self._shown:
             return
         self._shown = text
-        self.wipe()
         colour = words.STATE_COLOURS[job.state]
-        text = terminal.paint(job.state, colour, self._stream) + text.removeprefix(job.state)
+        text = terminal.paint(job.state, colour, self.line.stream) + text.removeprefix(job.state)
         # Placement and end are worth keeping; the others are replaced by what follows.
-        self._is_drawn = self._is_live and not (job.state.is_final or job.placement)
-        self._write(text if self._is_drawn else f"{text}\n")
+        self.line.show(text, keep=bool(job.state.is_final or job.placement))
 
     def wipe(self) -> None:
         """Make room for other output."""
-        if self._is_drawn:
-            self._write("\r\x1b[2K")
-            self._is_drawn = False
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        self.line.wipe()

@@ -61,6 +61,14 @@ class Health(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Fault(Struct, frozen=True):
+    """A health rule that holds for a GPU."""
+
+    rule: Annotated[str, Meta(description="One of those in docs/concepts/health.md: `lost`, `xid` ...")]
+    reason: Annotated[str, Meta(description="What was seen.")]
+    since_s: Seconds
+
+
 class MigInstance(Struct, frozen=True):
     """A slice of a GPU in MIG mode."""
 
@@ -89,11 +97,14 @@ class Gpu(Struct, frozen=True):
     health_reason: Annotated[str, Meta(description="Why it is not `ok`, and what clears it.")] = ""
     bus_id: Annotated[str, Meta(description="PCI bus id, `00000000:3B:00.0`.")] = ""
     compute_capability: Annotated[str, Meta(description="`9.0`; empty if unknown.")] = ""
-    nvlinks: Annotated[int, Meta(ge=0, description="Active NVLink ports.")] | None = None
+    nvlinks: (
+        Annotated[int, Meta(ge=0, description="NVLink ports that are active, or were since the boot.")] | None
+    ) = None
     mig: Annotated[bool | None, Meta(description="Whether MIG mode is on.")] = None
     mig_instances: tuple[MigInstance, ...] = ()
     fabric: Fabric | None = None
     power_limit_w: Annotated[float, Meta(ge=0, description="Watts.")] | None = None
+    faults: Annotated[tuple[Fault, ...], Meta(description="Why it is out of service.")] = ()
 
 
 class Nic(Struct, frozen=True):

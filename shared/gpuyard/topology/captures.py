@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gpuyard.contracts.errors import InvalidSpec, NotFound
 from gpuyard.topology.capture import Capture, parse_capture
+from gpuyard.topology.table_text import TopologyError
 
 _FOLDER = Path(__file__).parent / "captures"
 _MAX_BYTES = 4 * 1024 * 1024
@@ -20,20 +21,26 @@ def load(name_or_path: str) -> Capture:
 
     Raises:
         NotFound: neither a shipped name nor a file; the nearest names are in the hint.
-        InvalidSpec: the file can't be read.
-        TopologyError: its text is no complete matrix.
+        InvalidSpec: it can't be read, or is no ordinary file.
+        TopologyError: it holds no complete matrix.
 
     """
     known = names()
     path = _FOLDER / f"{name_or_path}.txt" if name_or_path in known else Path(name_or_path)
     try:
-        if not path.is_file():
+        if not name_or_path or not path.exists():
             raise _unknown(name_or_path, known)
+        if not path.is_file():
+            raise InvalidSpec(
+                f"{name_or_path[:200]!r} is no ordinary file", "Name a file, or a known topology."
+            )
         if path.stat().st_size > _MAX_BYTES:
-            raise InvalidSpec(f"{path} is larger than {_MAX_BYTES:,} bytes, so it is no topology")
-        return parse_capture(path.stem, path.read_text(encoding="utf-8"))
+            raise TopologyError(f"more than {_MAX_BYTES:,} bytes, so this is no topology", 1)
+        # Bytes that are no text matter only inside a matrix, where the parser refuses them.
+        text = path.read_bytes().decode(errors="replace")
     except (OSError, ValueError) as error:
         raise InvalidSpec(f"can't read the topology {name_or_path[:200]!r}: {error}") from error
+    return parse_capture(path.stem, text)
 
 
 def _unknown(name: str, known: list[str]) -> NotFound:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
-from gpuyard.topology.ring import ring_bottleneck
+from gpuyard.topology.ring import bits_of, mask_of
+from gpuyard.topology.search import PER_GB_S, best_ring, best_set, terrain_of
 from gpuyard.topology.shape import Shape
 
 
@@ -42,16 +43,8 @@ def choose(shape: Shape, free: Iterable[int] | int, count: int, load: tuple[int,
         load: how busy each GPU of the node is, 0 for idle; empty if unknown.
 
     """
-    mask = free if isinstance(free, int) else mask_of(free)
+    mask = mask_of(free)
     return _chosen(shape, mask & (1 << shape.size) - 1, count, load if any(load) else ())
-
-
-def mask_of(gpus: Iterable[int]) -> int:
-    """The bit mask of these indices."""
-    mask = 0
-    for gpu in gpus:
-        mask |= 1 << gpu
-    return mask
 
 
 def explained(shape: Shape, free: Iterable[int] | int, choice: Choice) -> tuple[RejectedSet, ...]:
@@ -59,34 +52,18 @@ def explained(shape: Shape, free: Iterable[int] | int, choice: Choice) -> tuple[
     return ()
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def _chosen(shape: Shape, free: int, count: int, load: tuple[int, ...]) -> Choice | None:
-    gpus = [gpu for gpu in range(shape.size) if free >> gpu & 1]
-    if not 0 <= count <= len(gpus):
+    if not 0 <= count <= free.bit_count():
         return None
-    best = min(combinations(gpus, count), key=lambda chosen: _rank(shape, gpus, chosen, load))
-    return choice_of(shape, best)
+    return choice_of(shape, bits_of(best_set(terrain_of(shape), free, count, load) if count else 0))
 
 
 def choice_of(shape: Shape, gpus: tuple[int, ...]) -> Choice:
     """What a set is worth."""
     if len(gpus) < 2:
         return Choice(gpus, None, None)
-    return Choice(gpus, ring_bottleneck(shape.gb_s, gpus), _sum(shape.gb_s, gpus))
-
-
-def _rank(shape: Shape, free: list[int], chosen: tuple[int, ...], load: tuple[int, ...]) -> tuple[float, ...]:
-    rest = [gpu for gpu in free if gpu not in chosen]
-    lost = sum(bool(shape.nvlinks[a][b]) for a in chosen for b in rest)
-    return (
-        -(ring_bottleneck(shape.gb_s, chosen) or 0.0),
-        -_sum(shape.gb_s, chosen),
-        lost,
-        sum(shape.gb_s[a][b] for a in chosen for b in rest),
-        sum(load[gpu] for gpu in chosen) if load else 0,
-        -sum(shape.near[a][b] for a, b in combinations(chosen, 2)),
-    )
-
-
-def _sum(gb_s: tuple[tuple[float, ...], ...], gpus: tuple[int, ...]) -> float:
-    return sum(gb_s[a][b] for a, b in combinations(gpus, 2))
+    terrain = terrain_of(shape)
+    rate, _ = best_ring(terrain, mask_of(gpus), len(gpus))
+    total = sum(terrain.rates[a][b] for a, b in combinations(gpus, 2))
+    return Choice(gpus, rate / PER_GB_S, total / PER_GB_S)

@@ -1,4 +1,4 @@
-"""GPU models and what their data sheets say: memory, NVLink and PCIe generation, power.
+"""GPU models and what their data sheets say: memory, NVLink and PCIe generation, peer copies, power.
 
 Used where the hardware itself can't be asked: for captured topologies (which name a model at best), and
 for the bandwidth of links, which drivers do not report. A model that is not listed has unknown
@@ -23,6 +23,17 @@ class NvLink(Enum):
     V5 = "5"
 
 
+class Peer(Enum):
+    """The links over which GPUs of a model copy to each other without going through host memory."""
+
+    ANY = "NVLink, and PCIe at any level"
+    SOCKET = "NVLink, and PCIe inside a socket, but not beside the NVLinks of a cube mesh"
+    NVLINK = "NVLink alone"
+
+
+_NVLINKS = {NvLink.V1: 4, NvLink.V2: 6, NvLink.V3: 12, NvLink.V3_BRIDGE: 4, NvLink.V4: 18, NvLink.V5: 18}
+
+
 @dataclass(frozen=True, slots=True)
 class GpuModel:
     """A product. `pattern` finds it in free text and in names that the driver reports."""
@@ -32,39 +43,71 @@ class GpuModel:
     memory_bytes: int | None = None
     nvlink: NvLink | None = None
     pcie: int | None = None
+    peer: Peer | None = None
     idle_w: float = 25.0
     most_w: float = 250.0
+    fewer_nvlinks: int | None = None
+    """NVLinks of one GPU, where the product has fewer than its generation."""
+    bridged: bool = False
+    """Its NVLinks are bridges that a machine may lack; otherwise they are soldered and must all be up."""
+    socket_gb_s: float | None = None
+    """GB/s between sockets, on machines whose CPUs have NVLinks of their own."""
+
+    @property
+    def nvlinks(self) -> int | None:
+        """NVLinks that one GPU can have; None for a model without any, or an unknown one."""
+        return self.fewer_nvlinks or (_NVLINKS[self.nvlink] if self.nvlink else None)
 
 
 UNKNOWN = GpuModel("")
 
+_V1, _V2, _V3, _V4, _V5, _GA = NvLink.V1, NvLink.V2, NvLink.V3, NvLink.V4, NvLink.V5, NvLink.V3_BRIDGE
+_ANY, _SOCKET, _NVLINK = Peer.ANY, Peer.SOCKET, Peer.NVLINK
+
 # First match wins: special products stand before the family that they belong to.
 MODELS = (
-    GpuModel(r"GB200", "NVIDIA GB200", 186 * GIB, NvLink.V5, 5, 150, 1200),
-    GpuModel(r"B200", "NVIDIA B200", 180 * GIB, NvLink.V5, 5, 140, 1000),
-    GpuModel(r"GB10", "NVIDIA GB10", None, None, 5, 10, 140),
-    GpuModel(r"H200", "NVIDIA H200", 141 * GIB, NvLink.V4, 5, 75, 700),
-    GpuModel(r"H[18]00", "NVIDIA H100 80GB HBM3", 80 * GIB, NvLink.V4, 5, 70, 700),
-    GpuModel(r"A800", "NVIDIA A800-SXM4-80GB", 80 * GIB, NvLink.V3, 4, 60, 400),
-    GpuModel(r"A100.*80 ?GB", "NVIDIA A100-SXM4-80GB", 80 * GIB, NvLink.V3, 4, 60, 400),
-    GpuModel(r"A100[- ]PCIE", "NVIDIA A100-PCIE-40GB", 40 * GIB, NvLink.V3, 4, 40, 250),
-    GpuModel(r"A100", "NVIDIA A100-SXM4-40GB", 40 * GIB, NvLink.V3, 4, 55, 400),
-    GpuModel(r"V100.*32 ?GB|NDV2|DGX-?2", "Tesla V100-SXM2-32GB", 32 * GIB, NvLink.V2, 3, 40, 300),
-    GpuModel(r"V100", "Tesla V100-SXM2-16GB", 16 * GIB, NvLink.V2, 3, 40, 300),
-    GpuModel(r"TITAN V\b|TITANV", "NVIDIA TITAN V", 12 * GIB, None, 3, 25, 250),
-    GpuModel(r"P100", "Tesla P100-SXM2-16GB", 16 * GIB, NvLink.V1, 3, 30, 300),
-    GpuModel(r"\bP40\b", "Tesla P40", 24 * GIB, None, 3, 10, 250),
-    GpuModel(r"\bK80\b", "Tesla K80", 12 * GIB, None, 3, 25, 150),
-    GpuModel(r"L40S", "NVIDIA L40S", 48 * GIB, None, 4, 35, 350),
-    GpuModel(r"\bL4\b", "NVIDIA L4", 24 * GIB, None, 4, 12, 72),
-    GpuModel(r"\bT4\b", "Tesla T4", 16 * GIB, None, 3, 10, 70),
-    GpuModel(r"\bA10\b", "NVIDIA A10", 24 * GIB, None, 4, 16, 150),
-    GpuModel(r"RTX ?PRO ?6000", "NVIDIA RTX PRO 6000 Blackwell", 96 * GIB, None, 5, 30, 600),
-    GpuModel(r"\bA6000", "NVIDIA RTX A6000", 48 * GIB, NvLink.V3_BRIDGE, 4, 22, 300),
-    GpuModel(r"\bA40\b", "NVIDIA A40", 48 * GIB, NvLink.V3_BRIDGE, 4, 25, 300),
-    GpuModel(r"RTX ?5090", "NVIDIA GeForce RTX 5090", 32 * GIB, None, 5, 20, 575),
-    GpuModel(r"\b(RTX ?)?4090\b", "NVIDIA GeForce RTX 4090", 24 * GIB, None, 4, 20, 450),
-    GpuModel(r"RTX ?3090", "NVIDIA GeForce RTX 3090", 24 * GIB, NvLink.V3_BRIDGE, 4, 20, 350),
+    GpuModel(r"G?B300", "NVIDIA B300", 288 * GIB, _V5, 5, _ANY, 150, 1400),
+    GpuModel(r"GB200", "NVIDIA GB200", 186 * GIB, _V5, 5, _ANY, 150, 1200),
+    GpuModel(r"B200", "NVIDIA B200", 180 * GIB, _V5, 5, _ANY, 140, 1000),
+    GpuModel(r"GB10", "NVIDIA GB10", None, None, 5, _NVLINK, 10, 140),
+    GpuModel(r"GH200", "NVIDIA GH200 480GB", 96 * GIB, _V4, 5, _ANY, 90, 900),
+    GpuModel(r"H200 NVL", "NVIDIA H200 NVL", 141 * GIB, _V4, 5, _ANY, 70, 600, bridged=True),
+    GpuModel(r"H200", "NVIDIA H200", 141 * GIB, _V4, 5, _ANY, 75, 700),
+    GpuModel(r"H800", "NVIDIA H800", 80 * GIB, _V4, 5, _ANY, 70, 700, fewer_nvlinks=8),
+    GpuModel(r"H100[- ](PCIE|NVL)", "NVIDIA H100 PCIe", 80 * GIB, _V4, 5, _ANY, 50, 350, 12, bridged=True),
+    GpuModel(r"H100", "NVIDIA H100 80GB HBM3", 80 * GIB, _V4, 5, _ANY, 70, 700),
+    GpuModel(r"H20\b", "NVIDIA H20", 96 * GIB, _V4, 5, _ANY, 70, 500),
+    GpuModel(r"A800", "NVIDIA A800-SXM4-80GB", 80 * GIB, _V3, 4, _ANY, 60, 400, fewer_nvlinks=8),
+    GpuModel(r"A100.*80 ?GB PCIE", "NVIDIA A100 80GB PCIe", 80 * GIB, _V3, 4, _ANY, 45, 300, bridged=True),
+    GpuModel(r"A100.*80 ?GB", "NVIDIA A100-SXM4-80GB", 80 * GIB, _V3, 4, _ANY, 60, 400),
+    GpuModel(r"A100[- ]PCIE", "NVIDIA A100-PCIE-40GB", 40 * GIB, _V3, 4, _ANY, 40, 250, bridged=True),
+    GpuModel(r"A100", "NVIDIA A100-SXM4-40GB", 40 * GIB, _V3, 4, _ANY, 55, 400),
+    GpuModel(
+        r"(AC922|POWER9).*V100", "Tesla V100-SXM2-16GB", 16 * GIB, _V2, 3, _ANY, 40, 300, socket_gb_s=28.9
+    ),
+    GpuModel(r"V100[- ]PCIE", "Tesla V100-PCIE-16GB", 16 * GIB, None, 3, _SOCKET, 30, 250),
+    GpuModel(r"V100.*32 ?GB|NDV2|DGX-?2", "Tesla V100-SXM2-32GB", 32 * GIB, _V2, 3, _SOCKET, 40, 300),
+    GpuModel(r"V100", "Tesla V100-SXM2-16GB", 16 * GIB, _V2, 3, _SOCKET, 40, 300),
+    GpuModel(r"TITAN V\b|TITANV", "NVIDIA TITAN V", 12 * GIB, None, 3, _SOCKET, 25, 250),
+    GpuModel(r"P100[- ]PCIE", "Tesla P100-PCIE-16GB", 16 * GIB, None, 3, _SOCKET, 25, 250),
+    GpuModel(r"POWER8.*P100", "Tesla P100-SXM2-16GB", 16 * GIB, _V1, 3, _SOCKET, 30, 300, socket_gb_s=22.5),
+    GpuModel(r"P100", "Tesla P100-SXM2-16GB", 16 * GIB, _V1, 3, _SOCKET, 30, 300),
+    GpuModel(r"\bP40\b", "Tesla P40", 24 * GIB, None, 3, _SOCKET, 10, 250),
+    GpuModel(r"\bK80\b", "Tesla K80", 12 * GIB, None, 3, _SOCKET, 25, 150),
+    GpuModel(r"L40S", "NVIDIA L40S", 48 * GIB, None, 4, _ANY, 35, 350),
+    GpuModel(r"\bL40\b", "NVIDIA L40", 48 * GIB, None, 4, _ANY, 35, 300),
+    GpuModel(r"\bL4\b", "NVIDIA L4", 24 * GIB, None, 4, _NVLINK, 12, 72),
+    GpuModel(r"\bT4\b", "Tesla T4", 16 * GIB, None, 3, _ANY, 10, 70),
+    GpuModel(r"\bA10G?\b", "NVIDIA A10", 24 * GIB, None, 4, _ANY, 16, 150),
+    GpuModel(r"RTX ?PRO ?6000", "NVIDIA RTX PRO 6000 Blackwell", 96 * GIB, None, 5, _ANY, 30, 600),
+    GpuModel(r"RTX ?6000 Ada", "NVIDIA RTX 6000 Ada Generation", 48 * GIB, None, 4, _ANY, 25, 300),
+    GpuModel(r"\bA6000", "NVIDIA RTX A6000", 48 * GIB, _GA, 4, _ANY, 22, 300, bridged=True),
+    GpuModel(r"\bA40\b", "NVIDIA A40", 48 * GIB, _GA, 4, _ANY, 25, 300, bridged=True),
+    GpuModel(r"RTX ?5090", "NVIDIA GeForce RTX 5090", 32 * GIB, None, 5, _NVLINK, 20, 575),
+    GpuModel(r"\b(RTX ?)?4090\b", "NVIDIA GeForce RTX 4090", 24 * GIB, None, 4, _NVLINK, 20, 450),
+    GpuModel(r"RTX ?3090", "NVIDIA GeForce RTX 3090", 24 * GIB, _GA, 4, _NVLINK, 20, 350, bridged=True),
+    GpuModel(r"RTX ?50(\b|[5-8]0)", "NVIDIA GeForce RTX 50 series", None, None, 5, _NVLINK, 15, 300),
+    GpuModel(r"RTX ?[34]0(\b|[5-8]0)", "NVIDIA GeForce RTX 30 or 40 series", None, None, 4, _NVLINK, 15, 300),
 )
 
 

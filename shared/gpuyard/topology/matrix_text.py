@@ -1,44 +1,28 @@
 """The matrix of `nvidia-smi topo -m`, read from text.
 
-The text comes from files, web pages and mails, so tabs, blanks, terminal codes and columns may be
-damaged. What is damaged beyond doubt is refused: a placement built on a guessed matrix is worse than
-none. Names may repeat nowhere, every pair is stated twice and both must agree, every GPU of the header
-must have its whole row. Linear in the length of the text.
+What is damaged beyond doubt is refused: a placement built on a guessed matrix is worse than none. Every
+pair is stated twice and both must agree; every GPU of the header must have its whole row. `topo -m` hides
+the PCIe level of a pair with NVLinks; where the text also holds `topo -mp`, which hides the NVLinks, the
+two are joined. Linear in the length of the text.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.contracts.errors import InvalidSpec
+from msgspec.structs import replace
+
 from gpuyard.contracts.hardware import Level, Link, Nic
+from gpuyard.topology.p2p_text import holds_status
+from gpuyard.topology.table_text import MAX_GPUS, Row, Table, TopologyError, is_gpu, nic_names, read_tables
 
-# Every pair is a link, and the inventory must fit into one message.
-MAX_GPUS = 128
+__all__ = ["MAX_GPUS", "Affinity", "Topology", "TopologyError", "parse_topology"]
 
-_TERMINAL_CODE = re.compile(r"(?:\x1b|\^\[)\[[0-9;]*m")
-_GPU = re.compile(r"GPU(0|[1-9][0-9]{0,3})")
-_NAME = re.compile(r"[A-Za-z][A-Za-z_]*[0-9][A-Za-z0-9_.:-]*")
-_GLUED = re.compile(r"GPU(?:0|[1-9][0-9]{0,3})|NIC[0-9]+|mlx[0-9]_[0-9]+")
 _NVLINKS = re.compile(r"NV([1-9][0-9]?)")
 _CPU_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
-_WORD = re.compile(r"\S+")
-_TITLES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _SELF = "X"
 # Drivers of 2017 and before call SYS by its older name.
 _LEVELS = {level.value: level for level in Level} | {"SOC": Level.SYSTEM}
-
-
-class TopologyError(InvalidSpec):
-    """The text is no complete topology matrix; `line` is where that was seen, from 1."""
-
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(
-            f"line {line}: {message}",
-            "Save the whole output of `nvidia-smi topo -m` to a file, without editing it.",
-            line=line,
-        )
-        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,140 +35,92 @@ class Affinity:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What one matrix says. Links have no bandwidth yet, and no PCIe level where NVLink hides it."""
+    """What the text says. Links have no bandwidth yet, and no PCIe level where NVLink hides it."""
 
     gpus: tuple[Affinity, ...]
     links: tuple[Link, ...]
     nics: tuple[Nic, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    devices: tuple[str, ...]
-    titles: tuple[str, ...]
-    line: int
-
-    @property
-    def gpus(self) -> list[str]:
-        return [f"GPU{index}" for index in range(sum(map(_is_gpu, self.devices)))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    cells: dict[str, str]
-    affinity: Affinity
-    line: int
-
-
 def parse_topology(text: str) -> Topology:
-    """Read a matrix.
+    """Read a matrix, wherever it stands in the text.
 
     Raises:
         TopologyError: it is cut, contradicts itself, or is none at all. Nothing else, whatever the text.
 
     """
-    lines = _matrix_lines(text)
-    header = _parse_header(lines)
-    rows: dict[str, _Row] = {}
-    for number, line in lines:
-        name, row = _parse_row(line, number, header)
-        if name in rows:
-            raise TopologyError(f"a second row for {name}", number)
-        rows[name] = row
-    _check_complete(header, rows)
+    tables, names = read_tables(text), nic_names(text)
+    matrices = [table for table in tables if not holds_status(table)]
+    if not matrices:
+        raise TopologyError(
+            "a table of peer-to-peer status, but no matrix of links",
+            tables[0].line,
+            "Put the output of `nvidia-smi topo -m` before that of `nvidia-smi topo -p2p`.",
+        )
+    found = _topology(matrices[0], names)
+    for table in matrices[1:]:
+        found = _joined(found, _topology(table, names), table.line)
+    return found
+
+
+def _topology(table: Table, names: dict[str, str]) -> Topology:
+    rows = {name: _cells(name, row, table) for name, row in table.rows.items()}
+    affinities = {name: _affinity(row, table.titles) for name, row in table.rows.items()}
+    _check_nics(table)
+    _check_symmetric(rows, table)
     return Topology(
-        tuple(rows[name].affinity for name in header.gpus),
-        tuple(_links(header.gpus, rows)),
-        tuple(_nics(header, rows)),
+        tuple(affinities[name] for name in table.gpus),
+        tuple(_links(table.gpus, rows)),
+        tuple(
+            Nic(names.get(nic, nic), tuple(Level(rows[gpu][nic]) for gpu in table.gpus))
+            for nic in table.devices
+            if not is_gpu(nic)
+        ),
     )
 
 
-def _matrix_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that may carry the matrix, numbered; comments and blank ones left out, the legend ends it."""
-    for number, raw in enumerate(text.split("\n"), start=1):
-        line = _TERMINAL_CODE.sub("", raw)
-        if line.strip().startswith("Legend:"):
-            return
-        if line.strip() and not line.startswith("#"):
-            yield number, line
+def _joined(first: Topology, second: Topology, line: int) -> Topology:
+    """One machine from two matrices, which may differ only in showing either NVLinks or levels."""
+    if len(first.gpus) == len(second.gpus):
+        links = tuple(map(_joined_link, first.links, second.links))
+        if None not in links and (first.gpus, first.nics) == (second.gpus, second.nics):
+            return Topology(first.gpus, tuple(link for link in links if link), first.nics)
+    raise TopologyError("a second matrix, which differs: keep one machine in a file", line)
 
 
-def _parse_header(lines: Iterator[tuple[int, str]]) -> _Header:
-    number, line = next(lines, (1, ""))
-    rest = " ".join(line.split())
-    titles: list[str] = []
-    for title in reversed(_TITLES):
-        if rest.endswith(title):
-            rest = rest.removesuffix(title).rstrip()
-            titles.insert(0, title)
-    devices = tuple(name for word in rest.split() for name in _names(word, number))
-    _check_devices(devices, number)
-    return _Header(devices, tuple(titles), number)
+def _joined_link(first: Link, second: Link) -> Link | None:
+    if first == second:
+        return first
+    bonded, other = (first, second) if first.nvlinks else (second, first)
+    hidden = bonded.nvlinks and bonded.level in (None, other.level) and not other.nvlinks
+    return replace(bonded, level=other.level) if hidden else None
 
 
-def _names(word: str, line: int) -> list[str]:
-    """The device names in a word of the header: one, or several that lost the tabs between them."""
-    if _GPU.fullmatch(word):
-        return [word]
-    glued = _GLUED.findall(word)
-    if "".join(glued) == word:
-        return glued
-    if _NAME.fullmatch(word) and "GPU" not in word and not _NVLINKS.fullmatch(word):
-        return [word]
-    raise TopologyError(f"`{word[:40]}` is no device name, so this is no header row", line)
-
-
-def _check_devices(devices: Sequence[str], line: int) -> None:
-    found = [name for name in devices if _is_gpu(name)]
-    if not found:
-        raise TopologyError("the header row, which names the GPUs, is missing", line)
-    if len(found) > MAX_GPUS:
-        raise TopologyError(f"{len(found)} GPUs, more than {MAX_GPUS}", line)
-    if len(set(devices)) < len(devices):
-        raise TopologyError("the header names a device twice", line)
-    if set(found) != {f"GPU{index}" for index in range(len(found))}:
-        raise TopologyError(
-            f"the GPUs are not numbered from 0 to {len(found) - 1}: a column is missing", line
-        )
-
-
-def _is_gpu(name: str) -> bool:
-    return _GPU.fullmatch(name) is not None
-
-
-def _parse_row(line: str, number: int, header: _Header) -> tuple[str, _Row]:
-    words = list(_WORD.finditer(line))
-    name, cells = words[0].group(), words[1 : len(header.devices) + 1]
-    if name not in header.devices:
-        raise TopologyError(f"`{name[:40]}` is not in the header", number)
-    if len(cells) < len(header.devices):
-        raise TopologyError(f"the row of {name} is cut: {len(cells)} of {len(header.devices)} cells", number)
-    symbols = (_LEVELS.get(cell.group(), cell.group()) for cell in cells)
-    found = dict(zip(header.devices, symbols, strict=True))
-    _check_cells(name, found, number)
-    rest = line[cells[-1].end() :]
-    affinity = _parse_affinity(rest, header.titles, number) if _is_gpu(name) else Affinity()
-    return name, _Row(found, affinity, number)
-
-
-def _check_cells(name: str, cells: dict[str, str], line: int) -> None:
-    for device, cell in cells.items():
+def _cells(name: str, row: Row, table: Table) -> dict[str, str]:
+    found = {}
+    for device, cell in zip(table.devices, row.cells, strict=True):
         if (cell == _SELF) != (device == name):
-            raise TopologyError(f"`{cell[:40]}` between {name} and {device}", line)
-        between_gpus = _is_gpu(name) and _is_gpu(device)
-        if cell not in (_SELF, *Level) and not (between_gpus and _NVLINKS.fullmatch(cell)):
-            raise TopologyError(f"`{cell[:40]}` between {name} and {device} is no link", line)
+            raise TopologyError(f"`{cell[:40]}` between {name} and {device}", row.line)
+        bonded = is_gpu(name) and is_gpu(device) and _NVLINKS.fullmatch(cell)
+        if cell not in (_SELF, *_LEVELS) and not bonded:
+            raise TopologyError(f"`{cell[:40]}` between {name} and {device} is no link", row.line)
+        found[device] = _LEVELS.get(cell, cell)
+    return found
 
 
-def _parse_affinity(rest: str, titles: Sequence[str], line: int) -> Affinity:
+def _affinity(row: Row, titles: Sequence[str]) -> Affinity:
     """Assign the cells behind the matrix. An empty cell leaves its column only if tabs tell which."""
-    words = rest.split()
-    if len(words) > len(titles):
-        raise TopologyError(f"more cells than columns: `{rest.strip()[:40]}`", line)
+    words = row.rest.split()
+    if len(words) > len(titles) or not _LEVELS.keys().isdisjoint(words):
+        raise TopologyError(f"more cells than columns: `{row.rest.strip()[:40]}`", row.line)
     if len(words) < len(titles):
-        words = _by_tabs(rest, len(titles))
+        words = _by_tabs(row.rest, len(titles))
     by_title = dict(zip(titles, words, strict=False))
-    return Affinity(_cpus(by_title.get("CPU Affinity", ""), line), _number(by_title.get("NUMA Affinity", "")))
+    numa = by_title.get("NUMA Affinity", "")
+    return Affinity(
+        _cpus(by_title.get("CPU Affinity", ""), row.line),
+        int(numa) if re.fullmatch(r"[0-9]{1,5}", numa) else None,
+    )
 
 
 def _by_tabs(rest: str, count: int) -> list[str]:
@@ -199,45 +135,37 @@ def _by_tabs(rest: str, count: int) -> list[str]:
 def _cpus(cell: str, line: int) -> str | None:
     if cell in ("", "N/A"):
         return None
-    if not _CPU_LIST.fullmatch(cell):
+    if not _CPU_LIST.fullmatch(cell) or not all(map(_is_ascending, cell.split(","))):
         raise TopologyError(f"`{cell[:40]}` is no list of CPUs", line)
     return cell
 
 
-def _number(cell: str) -> int | None:
-    return int(cell) if re.fullmatch(r"[0-9]{1,5}", cell) else None
+def _is_ascending(part: str) -> bool:
+    first, _, last = part.partition("-")
+    return int(first) <= int(last or first)
 
 
-def _check_complete(header: _Header, rows: dict[str, _Row]) -> None:
-    end = max((row.line for row in rows.values()), default=header.line)
-    missing = [name for name in header.gpus if name not in rows]
-    if missing:
-        raise TopologyError(f"the row of {missing[0]} is missing", end)
-    nics = [name for name in header.devices if not _is_gpu(name)]
-    given = [name for name in nics if name in rows]
-    # Published texts often leave the network cards' rows out altogether; only some missing means a cut.
+def _check_nics(table: Table) -> None:
+    """Published texts often leave out the rows of all network cards; only some missing means a cut."""
+    nics = [name for name in table.devices if not is_gpu(name)]
+    given = [name for name in nics if name in table.rows]
     if given and len(given) < len(nics):
-        raise TopologyError("the rows of some network cards are missing", end)
-    _check_symmetric(rows)
+        raise TopologyError("the rows of some network cards are missing", table.last_line)
 
 
-def _check_symmetric(rows: dict[str, _Row]) -> None:
-    for name, row in rows.items():
+def _check_symmetric(rows: dict[str, dict[str, str]], table: Table) -> None:
+    for name, cells in rows.items():
         for device, other in rows.items():
-            cell, back = row.cells[device], other.cells[name]
-            if cell != back:
-                raise TopologyError(f"{name} to {device} is {cell}, but back it is {back}", row.line)
+            if cells[device] != other[name]:
+                raise TopologyError(
+                    f"{name} to {device} is {cells[device]}, but back it is {other[name]}",
+                    table.rows[name].line,
+                )
 
 
-def _links(gpus: Sequence[str], rows: dict[str, _Row]) -> Iterator[Link]:
+def _links(gpus: Sequence[str], rows: dict[str, dict[str, str]]) -> Iterator[Link]:
     for a, name in enumerate(gpus):
         for b in range(a + 1, len(gpus)):
-            cell = rows[name].cells[gpus[b]]
+            cell = rows[name][gpus[b]]
             bonded = _NVLINKS.fullmatch(cell)
             yield Link(a, b, nvlinks=int(bonded[1])) if bonded else Link(a, b, level=Level(cell))
-
-
-def _nics(header: _Header, rows: dict[str, _Row]) -> Iterator[Nic]:
-    for device in header.devices:
-        if not _is_gpu(device):
-            yield Nic(device, tuple(Level(rows[gpu].cells[device]) for gpu in header.gpus))

@@ -1,6 +1,6 @@
 """The shape of a node: what of its hardware matters when GPUs are chosen.
 
-Two nodes of one model have one shape, so that a choice is worked out once for all of them. A shape is
+Nodes of one model have one shape, so that a choice is worked out once for all of them. A shape is
 interned by value: equal parts give the same object, hence it is compared and hashed by identity. It
 holds no names, no health and no load.
 """
@@ -15,9 +15,10 @@ from gpuyard.contracts.hardware import Inventory, Level, Link, Nic
 _Cell = TypeVar("_Cell")
 Matrix = tuple[tuple[_Cell, ...], ...]
 
-_CLOSENESS = {level: rank for rank, level in enumerate(reversed(Level))}
-# Any sum of NIC closeness over the pairs of 128 GPUs stays below one pair on the same side.
-_SAME_SIDE = 1 << 16
+_CLOSENESS = {level: rank for rank, level in enumerate(reversed(Level), start=1)} | {None: 0}
+_NVLINK_CLOSENESS = len(_CLOSENESS)
+# Sums over all pairs of 128 GPUs stay below one step of the digit above.
+_DIGIT = 1 << 20
 
 
 class Sided(Protocol):
@@ -34,17 +35,29 @@ class Sided(Protocol):
 class Shape:
     """Matrices are `[size][size]` and symmetric. Made by `shape_of` only, which interns them.
 
-    `gb_s` is the bandwidth one way, 0 where unknown. `near` tells what links do not: whether two GPUs are on
-    one side of the machine (CPUs, NUMA node), and below that how close the nearest NIC is that they share.
+    `gb_s` is the bandwidth one way, 0 where unknown. `near` ranks pairs by locality: kind of link, then one
+    side of the machine (NUMA node, CPUs), then the closest NIC that they share; it may be summed over pairs.
     `sides` numbers the side of each GPU; None where unknown.
     """
 
-    size: int
     gb_s: Matrix[float]
     nvlinks: Matrix[int]
     levels: Matrix[Level | None]
     near: Matrix[int]
     sides: tuple[int | None, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of GPUs."""
+        return len(self.sides)
+
+    def closeness(self, a: int, b: int) -> int:
+        """Rank of the PCIe level, the higher the closer; 0 where unknown or hidden by NVLink."""
+        return _CLOSENESS[self.levels[a][b]]
+
+    def label(self, a: int, b: int) -> str:
+        """Name of a link as people know it: `NV4`, `PIX`, `SYS`."""
+        return f"NV{self.nvlinks[a][b]}" if self.nvlinks[a][b] else self.levels[a][b] or "?"
 
 
 _shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
@@ -57,63 +70,51 @@ def shape_of(inventory: Inventory) -> Shape:
 
 def shape_of_parts(gpus: Sequence[Sided], links: Iterable[Link], nics: Sequence[Nic] = ()) -> Shape:
     """The shape of these GPUs. A pair without a link counts as unknown."""
-    between = {(link.a, link.b): link for link in links}
-    pairs = {**between, **{(b, a): link for (a, b), link in between.items()}}
-    size = len(gpus)
+    rows: list[list[Link | None]] = [[None] * len(gpus) for _ in gpus]
+    for link in links:
+        rows[link.a][link.b] = rows[link.b][link.a] = link
     sides = _sides(gpus)
-    return _interned(
-        size,
-        _matrix(size, {pair: link.gb_s or 0.0 for pair, link in pairs.items()}, 0.0),
-        _matrix(size, {pair: link.nvlinks for pair, link in pairs.items()}, 0),
-        _matrix(size, {pair: link.level for pair, link in pairs.items()}, None),
-        _near(sides, nics),
+    key = (
+        tuple(tuple((link and link.gb_s) or 0.0 for link in row) for row in rows),
+        tuple(tuple(link.nvlinks if link else 0 for link in row) for row in rows),
+        tuple(tuple(link.level if link else None for link in row) for row in rows),
+        _near(rows, sides, nics),
         sides,
     )
-
-
-def _interned(
-    size: int,
-    gb_s: Matrix[float],
-    nvlinks: Matrix[int],
-    levels: Matrix[Level | None],
-    near: Matrix[int],
-    sides: tuple[int | None, ...],
-) -> Shape:
-    key = (gb_s, nvlinks, levels, near, sides)
     shape = _shapes.get(key)
     if shape is None:
-        shape = _shapes[key] = Shape(size, *key)
+        shape = _shapes[key] = Shape(*key)
     return shape
-
-
-def _matrix(size: int, cells: dict[tuple[int, int], _Cell], empty: _Cell) -> Matrix[_Cell]:
-    return tuple(tuple(cells.get((a, b), empty) for b in range(size)) for a in range(size))
 
 
 def _sides(gpus: Sequence[Sided]) -> tuple[int | None, ...]:
     """Number the sides in order of appearance: by NUMA node if all are known, by near CPUs otherwise."""
     by_numa = all(gpu.numa is not None for gpu in gpus)
     keys = [gpu.numa if by_numa else gpu.cpus for gpu in gpus]
-    numbers = {
-        key: number for number, key in enumerate(dict.fromkeys(key for key in keys if key is not None))
-    }
-    return tuple(None if key is None else numbers[key] for key in keys)
+    known = [key for key in dict.fromkeys(keys) if key is not None]
+    return tuple(None if key is None else known.index(key) for key in keys)
 
 
-def _near(sides: tuple[int | None, ...], nics: Sequence[Nic]) -> Matrix[int]:
-    close = [_nic_closeness(gpu, nics) for gpu in range(len(sides))]
-    return tuple(
-        tuple(
-            0 if a == b else _SAME_SIDE * (sides[a] == sides[b]) + _shared(close[a], close[b])
-            for b in range(len(sides))
-        )
-        for a in range(len(sides))
-    )
+def _near(rows: list[list[Link | None]], sides: Sequence[int | None], nics: Sequence[Nic]) -> Matrix[int]:
+    to_nics = [_nic_closeness(gpu, nics) for gpu in range(len(rows))]
+
+    def near(a: int, b: int, link: Link | None) -> int:
+        if a == b:
+            return 0
+        digits = (_closeness(link), int(sides[a] == sides[b]), _shared(to_nics[a], to_nics[b]))
+        return (digits[0] * _DIGIT + digits[1]) * _DIGIT + digits[2]
+
+    return tuple(tuple(near(a, b, link) for b, link in enumerate(row)) for a, row in enumerate(rows))
+
+
+def _closeness(link: Link | None) -> int:
+    if link is None:
+        return 0
+    return _CLOSENESS[link.level] + (_NVLINK_CLOSENESS if link.nvlinks else 0)
 
 
 def _nic_closeness(gpu: int, nics: Sequence[Nic]) -> list[int]:
-    levels = (nic.levels[gpu] if gpu < len(nic.levels) else None for nic in nics)
-    return [0 if level is None else _CLOSENESS[level] for level in levels]
+    return [_CLOSENESS[nic.levels[gpu]] if gpu < len(nic.levels) else 0 for nic in nics]
 
 
 def _shared(a: list[int], b: list[int]) -> int:

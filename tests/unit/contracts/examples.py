@@ -8,6 +8,7 @@ from gpuyard.contracts.figures import Figures, GroupFigure, PairFigure
 from gpuyard.contracts.hardware import (
     Basis,
     Fabric,
+    Fault,
     Gpu,
     GpuProcess,
     GpuSample,
@@ -116,6 +117,7 @@ EXAMPLES: tuple[Struct, ...] = (
                 mig_instances=(MigInstance("MIG-8c4c5a27-e508-5556-b2ea-7e549465741e", 2**34),),
                 fabric=Fabric("0f1e2d3c", 3, complete=False),
                 power_limit_w=700.0,
+                faults=(Fault("xid", "Xid 79: fell off the bus", NOW_S - 5),),
             ),
             Gpu(GPUS[1], 1, "NVIDIA H200", None, 1, "32-63", Health.OUT, "XID 79"),
         ),

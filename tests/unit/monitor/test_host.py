@@ -21,6 +21,7 @@ FILES = {
     "sys/bus/pci/devices/0000:3b:00.0/numa_node": "1\n",
     "sys/bus/pci/devices/0000:3b:00.0/local_cpulist": "16-31\n",
     "sys/bus/pci/devices/0001:af:00.0/numa_node": "-1\n",
+    "sys/bus/pci/devices/10000:e1:00.0/numa_node": "0\n",
 }
 
 
@@ -82,6 +83,7 @@ def test_busy_part_between_two_readings(
 def test_affinity_of_a_pci_device(root: Path) -> None:
     assert host.read_affinity("00000000:3B:00.0", root) == Affinity("16-31", 1)
     assert host.read_affinity("00000001:AF:00.0", root) == Affinity(None, None)
+    assert host.read_affinity("00010000:E1:00.0", root) == Affinity(None, 0)
 
 
 def test_the_real_machine_tells_something() -> None:

@@ -2,13 +2,18 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import combinations
 
 import pytest
 from structlog.testing import capture_logs
 
-from gpuyard.contracts.hardware import Gpu, GpuSample, Inventory, NodeSample
+from gpuyard.contracts.hardware import Gpu, Health, Host, Link
 from gpuyard.contracts.subjects import INVENTORY, NODES_STREAM
-from gpuyard_monitor.node import Node
+from gpuyard_monitor.core.look import Hardware, Look, Trouble
+from gpuyard_monitor.core.readings import Found, Reading, Xid
+from gpuyard_monitor.core.watch import Watch
+from gpuyard_monitor.held import HeldGpus
+from gpuyard_monitor.node import Node, Source
 from tests.unit.monitor.world import Samples, World, running
 
 
@@ -16,18 +21,28 @@ class Scripted:
     """A source that says what the test wants."""
 
     def __init__(self, *uuids: str) -> None:
-        self.inventories = 0
+        self.found = 0
         self.uuids = self.answering = uuids
         self.utilisation: float | None = 0.5
+        self.boot_id = "boot-1"
+        self.xids: tuple[Xid, ...] = ()
+        self.trouble: Trouble | None = None
 
-    async def inventory(self, now_s: float) -> Inventory:
-        self.inventories += 1
+    async def hardware(self) -> Hardware:
+        self.found += 1
         gpus = tuple(Gpu(uuid, index) for index, uuid in enumerate(self.uuids))
-        return Inventory("n1", now_s, gpus=gpus)
+        links = tuple(Link(a, b) for a, b in combinations(range(len(gpus)), 2))
+        host = Host(boot_id=self.boot_id, driver="580.1")
+        return Hardware(host, Found(gpus, links, count=len(gpus)), source="script")
 
-    async def sample(self, now_s: float, seq: int) -> NodeSample:
-        gpus = tuple(GpuSample(uuid, self.utilisation) for uuid in self.answering)
-        return NodeSample("n1", now_s, seq, gpus=gpus)
+    async def look(self, now_s: float, *, paced: bool) -> Look:
+        xids, self.xids = self.xids, ()
+        return Look(
+            tuple(Reading(uuid, utilisation=self.utilisation) for uuid in self.answering),
+            xids,
+            paced=paced,
+            trouble=self.trouble,
+        )
 
 
 @pytest.fixture
@@ -40,12 +55,23 @@ def source() -> Scripted:
     return Scripted("g0", "g1")
 
 
+def node_of(world: World, source: Source) -> Node:
+    return Node(
+        "n1",
+        Watch("n1", {"rack": "r1"}, ()),
+        source,
+        HeldGpus(world.context, "n1"),
+        world.context,
+        sample_every_s=1.0,
+        inventory_every_s=60.0,
+        on_change=lambda: None,
+    )
+
+
 @asynccontextmanager
 async def speaking(world: World, source: Scripted) -> AsyncIterator[tuple[Node, Samples]]:
     """A node that has told its first sample and inventory."""
-    node = Node(
-        "n1", source, world.context, sample_every_s=1.0, inventory_every_s=60.0, on_change=lambda: None
-    )
+    node = node_of(world, source)
     async with world.listening("n1") as samples, running(node.run()):
         assert (await anext(samples)).seq == 0
         await world.until(lambda: not node.unheard)
@@ -59,7 +85,7 @@ async def test_a_sample_each_second_and_the_inventory_once(world: World, source:
         assert [(sample.seq, sample.at_s - started_s) for sample in seen] == [(1, 1), (2, 2), (3, 3)]
         inventory, seq = await world.inventory("n1")
         assert (inventory.at_s, len(inventory.gpus), seq) == (started_s, 2, 1)
-    assert source.inventories == 1
+    assert source.found == 1
 
 
 async def test_late_samples_are_left_out(world: World, source: Scripted) -> None:
@@ -74,7 +100,7 @@ async def test_an_unchanged_inventory_is_not_written_again(world: World, source:
     async with speaking(world, source) as (_, samples):
         await samples.after(61.0)
         await samples.after(1.0)
-        assert source.inventories == 2
+        assert source.found == 2
         assert (await world.inventory("n1"))[1] == 1
 
 
@@ -87,13 +113,21 @@ async def test_a_changed_inventory_is_written(world: World, source: Scripted) ->
         assert ([gpu.uuid for gpu in inventory.gpus], seq) == (["g0", "g1", "g2"], 2)
 
 
-async def test_a_gpu_that_stops_answering_is_told_at_once(world: World, source: Scripted) -> None:
+async def test_a_gpu_that_stops_answering_is_out_at_once_and_keeps_its_place(
+    world: World, source: Scripted
+) -> None:
     async with speaking(world, source) as (_, samples):
         source.uuids = source.answering = ("g1",)
         assert [gpu.uuid for gpu in (await samples.after(1.0)).gpus] == ["g1"]
         await samples.after(1.0)
-        assert [gpu.uuid for gpu in (await world.inventory("n1"))[0].gpus] == ["g1"]
-        assert source.inventories == 2
+        lost, well = (await world.inventory("n1"))[0].gpus
+        assert (lost.uuid, lost.health) == ("g0", Health.OUT)
+        assert lost.health_reason == "fell off the bus; reset the GPU or reboot the machine"
+        assert (well.uuid, well.health) == ("g1", Health.OK)
+        await samples.after(60.0)
+        await samples.after(1.0)
+        assert [gpu.index for gpu in (await world.inventory("n1"))[0].gpus] == [0, 1]
+        assert source.found == 2
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["gone", "garbled"])
@@ -129,7 +163,7 @@ async def test_a_bus_that_is_away_is_counted_and_said_once(world: World, source:
 
 async def test_without_a_bus_at_the_start_the_inventory_comes_later(world: World, source: Scripted) -> None:
     world.bus.down = True
-    node = Node("n1", source, world.context, sample_every_s=1, inventory_every_s=60, on_change=lambda: None)
+    node = node_of(world, source)
     async with running(node.run()):
         await world.until(lambda: node.unheard == "the bus can't be reached")
         world.bus.down = False
@@ -163,10 +197,10 @@ async def test_gauges_show_unknown_as_nan_and_drop_gpus_that_are_gone(world: Wor
 
 async def test_a_bug_in_a_source_is_not_hidden(world: World) -> None:
     class Broken(Scripted):
-        async def sample(self, now_s: float, seq: int) -> NodeSample:
+        async def look(self, now_s: float, *, paced: bool) -> Look:
             raise ZeroDivisionError
 
-    node = Node("n1", Broken(), world.context, sample_every_s=1, inventory_every_s=60, on_change=lambda: None)
+    node = node_of(world, Broken())
     with pytest.raises(ExceptionGroup) as caught:
         await asyncio.wait_for(node.run(), 60)
     assert caught.group_contains(ZeroDivisionError)

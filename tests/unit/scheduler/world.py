@@ -3,11 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from gpuyard.contracts.fact import ExecutorInfo, GangFact, RankFact, RankState
-from gpuyard.contracts.hardware import Gpu, Host, Inventory, Link
+from gpuyard.contracts.hardware import Gpu, Health, Host, Inventory, Link
 from gpuyard.contracts.job import Exit, ExitCause, Job, JobSpec, JobState, TaskSpec
 from gpuyard.contracts.order import Order, Prepare, Start, Stop
 from gpuyard.contracts.request import Cancel, Reply, Submit
+from gpuyard.topology.captured import captured_inventory
+from gpuyard.topology.captures import load
 from gpuyard_scheduler.core.events import (
     Answer,
     BeatSeen,
@@ -33,8 +37,22 @@ def inventory(node: str, gpus: int, *, pairs: dict[tuple[int, int], float] | Non
     return Inventory(node, 0.0, Host(cpus=4), cards, links)
 
 
-def spec(gpus: int = 1, *, ranks: int | None = None, name: str = "job", priority: int = 0) -> JobSpec:
-    return JobSpec((TaskSpec(("true",), gpus=gpus, ranks=ranks),), name=name, priority=priority)
+def captured(node: str, capture: str) -> Inventory:
+    """A node with the hardware of a shipped capture."""
+    seen = captured_inventory(load(capture))
+    gpus = tuple(structs.replace(gpu, uuid=f"GPU-{node}-{gpu.index}") for gpu in seen.gpus)
+    return structs.replace(seen, node=node, host=Host(cpus=4), gpus=gpus)
+
+
+def spec(
+    gpus: int = 1,
+    *,
+    ranks: int | None = None,
+    name: str = "job",
+    priority: int = 0,
+    nodes: tuple[str, ...] = (),
+) -> JobSpec:
+    return JobSpec((TaskSpec(("true",), gpus=gpus, ranks=ranks),), name=name, priority=priority, nodes=nodes)
 
 
 @dataclass
@@ -52,9 +70,33 @@ class World:
     inventories: dict[str, Inventory] = field(default_factory=dict)
     _requests: int = 0
 
-    def add_node(self, node: str, gpus: int, **more: dict[tuple[int, int], float]) -> None:
-        self.inventories[node] = inventory(node, gpus, **more)
+    def add_node(
+        self,
+        node: str,
+        hardware: int | str,
+        *,
+        pairs: dict[tuple[int, int], float] | None = None,
+        rack: str = "",
+    ) -> None:
+        """A node with so many GPUs, or with those of a capture."""
+        if isinstance(hardware, str):
+            known = captured(node, hardware)
+        else:
+            known = inventory(node, hardware, pairs=pairs)
+        self.inventories[node] = structs.replace(known, labels={"rack": rack} if rack else {})
         self.introduce(node)
+
+    def set_health(self, node: str, health: Health, *gpus: int, reason: str = "") -> None:
+        """The node's monitor says so of these GPUs."""
+        known = self.inventories[node]
+        self.inventories[node] = structs.replace(
+            known,
+            gpus=tuple(
+                structs.replace(gpu, health=health, health_reason=reason) if gpu.index in gpus else gpu
+                for gpu in known.gpus
+            ),
+        )
+        self.feed(InventorySeen(self.inventories[node]))
 
     def introduce(self, node: str) -> None:
         self.feed(

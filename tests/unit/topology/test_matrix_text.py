@@ -18,7 +18,7 @@ DAMAGE = [
     ("a800-8gpu-nv8-row-cut", 10, "row of GPU7 is cut"),
     ("dgx2-v100-16gpu-truncated", 6, "row of GPU4 is missing"),
     ("gb200-4gpu-row-cut", 6, "row of GPU3 is cut"),
-    ("h100-8gpu-headless-merged-affinity", 2, "no header row"),
+    ("h100-8gpu-headless-merged-affinity", 2, "header row, which names the GPUs, is missing above"),
 ]
 
 
@@ -129,10 +129,10 @@ def test_rows_may_come_in_any_order() -> None:
         ("\n# only a comment\n", "header row"),
         ("CPU Affinity", "names the GPUs, is missing"),
         ("mlx5_0 mlx5_1", "names the GPUs, is missing"),
-        ("GPU0 GPU2\nGPU0 X PIX\nGPU2 PIX X", "column is missing"),
+        ("GPU0 GPU2\nGPU0 X PIX\nGPU2 PIX X", "lacks a column: GPU1"),
         ("GPU0 GPU0", "twice"),
-        ("GPU00", "no device name"),
-        ("GPU0 WATER\nGPU0 X PIX", "no device name"),
+        ("GPU00", "header row"),
+        ("GPU0 WATER\nGPU0 X PIX", "line 2: the header row"),
         (" ".join(f"GPU{i}" for i in range(MAX_GPUS + 1)), "more than"),
         (matrix("GPU0 X PIX", "GPU1 PXB X"), "GPU0 to GPU1 is PIX, but back it is PXB"),
         (matrix("GPU0 X NV4", "GPU1 NV3 X"), "back it is NV3"),
@@ -146,7 +146,6 @@ def test_rows_may_come_in_any_order() -> None:
         (matrix("GPU0 X NV100", "GPU1 NV100 X"), "`NV100`"),
         (matrix("GPU0 X PIX 0-3 0 N/A 7", "GPU1 PIX X"), "more cells than columns"),
         (matrix("GPU0 X PIX 0-3; 0 N/A", "GPU1 PIX X"), "no list of CPUs"),
-        (matrix("GPU0 X NV4", "GPU1 NV4 X", "$ exit"), "`\\$` is not in the header"),
         ("GPU0 NIC0 NIC1\nGPU0 X PIX PIX\nNIC0 PIX X SYS", "network cards are missing"),
         ("GPU0 NIC0\nGPU0 X NV4\nNIC0 NV4 X", "between GPU0 and NIC0 is no link"),
         ("GPU0 NIC0\nGPU0 X PIX\nNIC0 SYS X", "back it is"),

@@ -6,6 +6,8 @@ from gpuyard.contracts.fact import GangFact, RankState
 
 Held = Mapping[str, frozenset[str]]
 """GPUs by job; jobs that hold none are left out, so that it stays as small as what runs."""
+Holders = Mapping[str, frozenset[str]]
+"""Jobs by GPU."""
 
 
 def after(held: Held, fact: GangFact) -> Held:
@@ -15,6 +17,7 @@ def after(held: Held, fact: GangFact) -> Held:
     return others | {fact.job: gpus} if gpus else others
 
 
-def busy(held: Held) -> frozenset[str]:
-    """All GPUs that somebody holds."""
-    return frozenset().union(*held.values())
+def holders(held: Held) -> Holders:
+    """Who holds each GPU that somebody holds."""
+    gpus = frozenset().union(*held.values())
+    return {gpu: frozenset(job for job, theirs in held.items() if gpu in theirs) for gpu in gpus}

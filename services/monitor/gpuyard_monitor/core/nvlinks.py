@@ -10,11 +10,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Active NVLink ports of one GPU: by the bus id at the far end, or into a switch or the unknown."""
+    """Active NVLink ports of one GPU: by the bus id at the far end, or into a switch or the unknown.
+
+    `numbers` names all ports that there are, up or down.
+    """
 
     bus_id: str
     peers: tuple[str, ...] = ()
     switched: int = 0
+    active: int = 0
+    numbers: tuple[int, ...] = ()
 
 
 def bonded(a: Ports, b: Ports) -> int:

@@ -4,6 +4,7 @@ Raw and complete: nothing here is judged, averaged or turned into rates. None me
 tell, which is normal: each model and each driver leaves something out.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpuyard.contracts.errors import Unavailable
@@ -54,7 +55,7 @@ class Reading:
     """Before Ampere."""
     nvlinks_active: int | None = None
     recovery: str | None = None
-    """What the driver wants done: `none reset reboot drain drain_reset`."""
+    """What the driver wants done, by the names in `RECOVERY`."""
 
 
 CLOCK_REASONS = {
@@ -66,7 +67,17 @@ CLOCK_REASONS = {
 }
 """Bits that the driver sets; idle clocks and clocks that somebody asked for are no hindrance."""
 
-RECOVERY = {0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain_reset"}
+RECOVERY = {
+    0: "none",
+    1: "reset",
+    2: "reboot",
+    3: "drain",
+    4: "drain_reset",
+    5: "recover_imex",
+    6: "bus_reset",
+    7: "machine_reboot",
+}
+"""What the driver wants done before the GPU can be trusted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +107,12 @@ class DriverChanged(Unavailable):
             "the NVIDIA driver was changed under the running system",
             "Restart the monitor; if that does not help, reboot the machine.",
         )
+
+
+def merged(processes: Iterable[RawProcess]) -> tuple[RawProcess, ...]:
+    """Each process once, by pid: one that computes and draws is in two of the driver's lists."""
+    found: dict[int, int | None] = {}
+    for one in processes:
+        known = [each for each in (found.get(one.pid), one.memory_bytes) if each is not None]
+        found[one.pid] = max(known, default=None)
+    return tuple(RawProcess(pid, memory_bytes) for pid, memory_bytes in sorted(found.items()))

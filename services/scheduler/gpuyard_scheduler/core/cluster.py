@@ -1,55 +1,16 @@
 """The nodes as the scheduler knows them: what they have, what is taken, who is alive."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
 from gpuyard.contracts.fact import ExecutorInfo
-from gpuyard.contracts.hardware import Gpu, Health, Inventory
-from gpuyard_scheduler.core.links import Matrix, matrix_of
+from gpuyard.contracts.hardware import Inventory
+from gpuyard_scheduler.core.node import Node, State
 
 SILENT_AFTER_S = 5.0
 """Without a sign of life for so long, a node is unknown: nothing new goes there, what runs stays."""
-CPU_RANKS_PER_CORE = 4
-"""Ranks without GPUs that a node takes for each of its logical CPUs."""
-
-
-@dataclass
-class Node:
-    """One node. `holders` maps a GPU's UUID to the job that has it; `cpu_ranks` counts GPU-less ranks."""
-
-    id: str
-    inventory: Inventory | None = None
-    executor: ExecutorInfo | None = None
-    beat_s: float | None = None
-    alive: bool = False
-    matrix: Matrix = ()
-    holders: dict[str, str] = field(default_factory=dict)
-    cpu_ranks: dict[str, int] = field(default_factory=dict)
-    failed_launches: int = 0
-
-    @property
-    def usable(self) -> bool:
-        """Whether new work may go there."""
-        return self.alive and self.inventory is not None and self.executor is not None
-
-    @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        return self.inventory.gpus if self.inventory else ()
-
-    def free(self) -> tuple[int, ...]:
-        """Positions of the GPUs that can be taken."""
-        return tuple(
-            position
-            for position, gpu in enumerate(self.gpus)
-            if gpu.health is Health.OK and gpu.uuid not in self.holders
-        )
-
-    def room_for_cpu_ranks(self) -> int:
-        cpus = (self.inventory.host.cpus if self.inventory else None) or 1
-        return max(0, cpus * CPU_RANKS_PER_CORE - sum(self.cpu_ranks.values()))
 
 
 class Cluster:
@@ -60,14 +21,18 @@ class Cluster:
         self.version = 0
         self.roster = 0
         self._held: defaultdict[str, set[str]] = defaultdict(set)
+        self._at_best: tuple[int, Cluster] | None = None
 
-    def usable(self) -> list[Node]:
-        return [node for node in self.nodes.values() if node.usable]
+    def usable(self, only: Iterable[str] = ()) -> list[Node]:
+        """Nodes where work can be placed, or those of them that are named."""
+        named = [self.nodes[name] for name in dict.fromkeys(only) if name in self.nodes]
+        return [node for node in (named if only else self.nodes.values()) if node.usable]
 
     def see_inventory(self, inventory: Inventory) -> None:
         node = self._node(inventory.node)
-        node.inventory = inventory
-        node.matrix = matrix_of(inventory)
+        if node.inventory and structs.replace(node.inventory, at_s=inventory.at_s) == inventory:
+            return
+        node.describe(inventory)
         self._grow()
 
     def see_executor(self, info: ExecutorInfo) -> None:
@@ -81,11 +46,22 @@ class Cluster:
             node.alive = True
             self._grow()
 
+    def see_load(self, node_id: str, levels: Mapping[str, int]) -> None:
+        """Measured load of GPUs that are free, by UUID: it decides between equals, never what fits."""
+        node = self._node(node_id)
+        node.levels = dict(levels)
+        node.changed()
+
     def check_silence(self, mono_s: float) -> None:
         for node in self.nodes.values():
             if node.alive and mono_s - (node.beat_s or 0.0) >= SILENT_AFTER_S:
                 node.alive = False
                 self.version += 1
+
+    def holders(self, node_id: str) -> Mapping[str, str]:
+        """Which job has each GPU of the node that is taken."""
+        node = self.nodes.get(node_id)
+        return node.holders if node else {}
 
     def hold(self, job: str, node_id: str, gpus: tuple[str, ...]) -> None:
         """One rank of the job takes these GPUs of the node, or a place without GPUs."""
@@ -93,6 +69,7 @@ class Cluster:
         node.holders.update(dict.fromkeys(gpus, job))
         if not gpus:
             node.cpu_ranks[job] = node.cpu_ranks.get(job, 0) + 1
+        node.changed()
         self._held[job].add(node_id)
 
     def hold_if_free(self, job: str, node_id: str, gpus: tuple[str, ...]) -> None:
@@ -108,6 +85,7 @@ class Cluster:
         node = self._node(node_id)
         node.holders = {gpu: holder for gpu, holder in node.holders.items() if holder != job}
         node.cpu_ranks.pop(job, None)
+        node.changed()
         self._held[job].discard(node_id)
         if not self._held[job]:
             del self._held[job]
@@ -115,20 +93,31 @@ class Cluster:
 
     def trust(self, nodes: Iterable[str]) -> None:
         """Launches there succeed."""
-        for node in nodes:
-            self._node(node).failed_launches = 0
+        for node in map(self._node, nodes):
+            node.failed_launches = 0
+            node.changed()
 
     def distrust(self, nodes: Iterable[str]) -> None:
         """A launch failed there through no fault of the job: others first, until one succeeds."""
-        for node in nodes:
-            self._node(node).failed_launches += 1
+        for node in map(self._node, nodes):
+            node.failed_launches += 1
+            node.changed()
 
-    def emptied(self, *, alive_only: bool) -> "Cluster":
-        """A copy in which nothing is taken and every GPU is well; of all nodes, or of those that answer."""
+    def supposing(self, *, all_free: bool = True, all_well: bool = True) -> "Cluster":
+        """A copy of the nodes that answer: what if nothing were taken, what if every GPU were well."""
+        return self._copied(self.usable(), all_free=all_free, all_well=all_well)
+
+    def at_best(self) -> "Cluster":
+        """A copy in which every known node answers, nothing is taken and every GPU is well."""
+        if self._at_best is None or self._at_best[0] != self.roster:
+            described = [node for node in self.nodes.values() if node.inventory]
+            self._at_best = self.roster, self._copied(described, all_free=True, all_well=True)
+        return self._at_best[1]
+
+    @staticmethod
+    def _copied(nodes: Iterable[Node], *, all_free: bool, all_well: bool) -> "Cluster":
         copy = Cluster()
-        for node in self.nodes.values():
-            if node.inventory and (node.usable or not alive_only):
-                copy.nodes[node.id] = _emptied(node)
+        copy.nodes = {node.id: node.supposing(all_free=all_free, all_well=all_well) for node in nodes}
         return copy
 
     def _grow(self) -> None:
@@ -139,9 +128,9 @@ class Cluster:
         return self.nodes.setdefault(node_id, Node(node_id))
 
 
-def _emptied(node: Node) -> Node:
-    assert node.inventory
-    gpus = tuple(structs.replace(gpu, health=Health.OK) for gpu in node.inventory.gpus)
-    empty = replace(node, inventory=structs.replace(node.inventory, gpus=gpus), holders={}, cpu_ranks={})
-    empty.alive, empty.executor = True, node.executor or ExecutorInfo(node.id, 0.0, "process", "")
-    return empty
+def alike(nodes: Iterable[Node]) -> dict[State, list[Node]]:
+    """Nodes by state: what is chosen for one of a group holds for all of it."""
+    groups: defaultdict[State, list[Node]] = defaultdict(list)
+    for node in nodes:
+        groups[node.state].append(node)
+    return groups

@@ -1,5 +1,6 @@
 """What the scheduler's core is told, and what it asks its shell to do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuyard.contracts.fact import ExecutorInfo, GangFact
@@ -39,6 +40,14 @@ class BeatSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadSeen:
+    """The measured load of a node's free GPUs changed; `levels` by UUID, idle ones left out."""
+
+    node: str
+    levels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class FactSeen:
     """An executor reported what runs."""
 
@@ -50,7 +59,7 @@ class Ticked:
     """Time passed."""
 
 
-Event = Requested | InventorySeen | ExecutorSeen | BeatSeen | FactSeen | Ticked
+Event = Requested | InventorySeen | ExecutorSeen | BeatSeen | LoadSeen | FactSeen | Ticked
 
 
 @dataclass(frozen=True, slots=True)

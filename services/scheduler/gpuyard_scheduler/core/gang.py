@@ -1,10 +1,11 @@
 """What the facts of all its nodes say about a gang as a whole."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpuyard.contracts.fact import GangFact, RankFact, RankState
 from gpuyard.contracts.job import Exit, ExitCause, Job
+from gpuyard_scheduler.core.names import some_of
 
 _LAUNCHED = (RankState.READY, RankState.RUNNING, RankState.EXITED)
 
@@ -85,12 +86,6 @@ class GangView:
             if fact.released and not fact.ranks:
                 return Exit(None, ExitCause.LAUNCH, "the node did not take the attempt", node=node)
         return None
-
-
-def some_of(nodes: Sequence[str]) -> str:
-    """The first few names and the number of the others: a record must not grow with its gang twice."""
-    shown = ", ".join(nodes[:8])
-    return shown if len(nodes) <= 8 else f"{shown} and {len(nodes) - 8} more"
 
 
 def can_be_tried_again(exit_: Exit) -> bool:

@@ -26,10 +26,12 @@ from gpuyard_scheduler.core.events import (
     FactSeen,
     Give,
     InventorySeen,
+    LoadSeen,
     Requested,
     Ticked,
 )
-from gpuyard_scheduler.core.gang import GangView, can_be_tried_again, some_of
+from gpuyard_scheduler.core.gang import GangView, can_be_tried_again
+from gpuyard_scheduler.core.names import some_of
 from gpuyard_scheduler.core.records import Records
 from gpuyard_scheduler.core.waiting import Waiting
 
@@ -93,6 +95,8 @@ class Machine:
                 self.cluster.see_inventory(inventory)
             case ExecutorSeen(info):
                 self.cluster.see_executor(info)
+            case LoadSeen(node, levels):
+                self.cluster.see_load(node, levels)
             case Ticked():
                 self.cluster.check_silence(mono_s)
                 self._check_launches(now_s, mono_s)

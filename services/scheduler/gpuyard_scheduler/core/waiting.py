@@ -8,8 +8,10 @@ from gpuyard.contracts.job import Job, JobSpec, Reason
 from gpuyard.contracts.placement import Placement
 from gpuyard_scheduler.core.admit import refusal
 from gpuyard_scheduler.core.cluster import Cluster
+from gpuyard_scheduler.core.packing import fits
 from gpuyard_scheduler.core.place import place
 from gpuyard_scheduler.core.queue import Queue
+from gpuyard_scheduler.core.reasons import unwell
 from gpuyard_scheduler.core.records import Records
 
 _BEHIND = Reason("behind_others", "jobs of higher priority, or older ones, go first", "Raise its priority.")
@@ -73,10 +75,12 @@ class Waiting:
             return None
         if refused := refusal(spec, self._cluster):
             return Reason("too_large", refused.message, refused.hint)
-        if isinstance(place(spec, self._cluster.emptied(alive_only=True)), Placement):
-            return None
-        return Reason(
-            "waiting_for_nodes",
-            "only nodes that do not answer now could hold it",
-            "`gpuyard nodes` shows which are silent.",
-        )
+        if not fits(spec, self._cluster.supposing()):
+            return Reason(
+                "waiting_for_nodes",
+                "only nodes that do not answer now could hold it",
+                "`gpuyard nodes` shows which are silent.",
+            )
+        if not fits(spec, self._cluster.supposing(all_well=False)):
+            return unwell(spec, self._cluster)
+        return None
