@@ -5,7 +5,7 @@ careful about power failures, and is not.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from msgspec import convert
 
 from gpuyard.contracts.segment import Row, Segment
 from gpuyard_logger.core.layout import Stream
+from gpuyard_logger.core.merge import Size
 from gpuyard_logger.core.sequence import START, Position
 
 _SCHEMA = """
@@ -28,7 +29,8 @@ CREATE TABLE IF NOT EXISTS part (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS part_of_segment ON part (segment);
 """
-_ROW = ", ".join(Row.__struct_fields__)
+_FIELDS = Row.__struct_fields__
+_ROW = ", ".join(f"part.{name}" for name in _FIELDS)
 _THREAD_S = 10.0
 
 
@@ -85,7 +87,7 @@ class Index:
                 (segment.id, segment.partition, segment.holder, segment.size_bytes, segment.sealed_at_s),
             )
             db.executemany(
-                f"INSERT INTO part ({_ROW}, segment) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                f"INSERT INTO part ({', '.join(_FIELDS)}, segment) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 [(*_fields(row), segment.id) for row in segment.rows],
             )
 
@@ -100,17 +102,25 @@ class Index:
 
     # Ask
 
-    def segments(self, partition: int) -> list[Segment]:
-        """All segments of a partition with their rows, the oldest first."""
+    def sizes(self, partition: int, holder: str) -> list[Size]:
+        """The segments of a partition that this logger holds."""
         found = self._all(
-            "SELECT id, partition, holder, size_bytes, sealed_at_s FROM segment"
-            " WHERE partition = ? ORDER BY sealed_at_s",
+            "SELECT id, sealed_at_s, size_bytes, (SELECT count(*) FROM part WHERE segment = id)"
+            " FROM segment WHERE partition = ? AND holder = ?",
             partition,
+            holder,
         )
-        return [
-            Segment(name, partition, holder, size_bytes, sealed_at_s, tuple(self._rows_of(name)))
-            for name, partition, holder, size_bytes, sealed_at_s in found
-        ]
+        return [Size(*fields) for fields in found]
+
+    def parts_of(self, segments: Sequence[str]) -> list[Located]:
+        """All parts of these segments, those of a stream side by side and in their order."""
+        marks = ", ".join("?" * len(segments))
+        found = self._all(
+            f"SELECT {_ROW}, segment, holder FROM part JOIN segment ON segment.id = part.segment"  # noqa: S608
+            f" WHERE segment IN ({marks}) ORDER BY job, attempt, rank, kind, first_seq",
+            *segments,
+        )
+        return [Located(_row(fields[:12]), *fields[12:]) for fields in found]
 
     def all_ids(self) -> frozenset[str]:
         return frozenset(name for (name,) in self._all("SELECT id FROM segment"))
@@ -154,10 +164,6 @@ class Index:
             from_seq,
         )
         return [Located(_row(fields[:12]), *fields[12:]) for fields in found]
-
-    def _rows_of(self, segment: str) -> Iterator[Row]:
-        query = f"SELECT {_ROW} FROM part WHERE segment = ? ORDER BY offset"  # noqa: S608
-        return (_row(fields) for fields in self._all(query, segment))
 
     def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with closing(self._db.execute(query, values)) as cursor:

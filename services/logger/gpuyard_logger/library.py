@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from gpuyard_logger.core.frame import DamagedError, Frame, unpack
+from gpuyard_logger.core.frame import DamagedError, Frame, Packed, unpack
 from gpuyard_logger.core.layout import Stream
 from gpuyard_logger.core.part import TAIL_BYTES, Place, footer_bytes, parse_footer
 from gpuyard_logger.index import Index, Located
@@ -107,6 +107,19 @@ class Library:
         if footer > len(tail):
             tail = self._read(part, size_bytes - footer, footer)
         return parse_footer(tail[-footer:], size_bytes)
+
+    def packed(self, part: Located) -> Iterator[Packed]:
+        """The frames of a part as they lie there, unread.
+
+        Raises:
+            DamagedError: its footer is not what was written.
+
+        """
+        for run in _runs(self.places(part)):
+            start = run[0].offset
+            data = self._read(part, start, run[-1].offset + run[-1].entry.size_bytes - start)
+            for offset, entry in run:
+                yield Packed(entry, data[offset - start : offset - start + entry.size_bytes])
 
     def _of_run(self, stream: Stream, part: Located, run: Sequence[Place]) -> Iterator[Frame]:
         first, last = run[0], run[-1]

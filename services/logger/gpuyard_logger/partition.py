@@ -6,6 +6,9 @@ is the stream trimmed behind them. Whoever owns the partition next finds in the 
 
 import asyncio
 import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
 
 from gpuyard.bus.lease import Reign
 from gpuyard.bus.port import Message
@@ -19,13 +22,17 @@ from gpuyard.runtime.service import Context
 from gpuyard_logger.catalogue import Catalogue, Deposed
 from gpuyard_logger.config import LoggerConfig
 from gpuyard_logger.core.follow_buffer import FollowBuffer
-from gpuyard_logger.core.frame import DamagedError
+from gpuyard_logger.core.frame import DamagedError, Frame
 from gpuyard_logger.core.gather import Gather, Round
 from gpuyard_logger.core.layout import Stream
 from gpuyard_logger.intake import parse_batch
+from gpuyard_logger.library import Damage, Library
 from gpuyard_logger.measure import Measures
+from gpuyard_logger.merger import merge_once
 from gpuyard_logger.sealing import write_round
 from gpuyard_logger.shelf import Shelf
+
+READERS_S = 60.0
 
 
 class Partition:
@@ -59,6 +66,10 @@ class Partition:
         """There is something to seal."""
         self._full = asyncio.Event()
         """There is so much that it must be sealed now."""
+        self._ripe = asyncio.Event()
+        """There may be something to merge."""
+        self._replaced: deque[tuple[float, str]] = deque()
+        """Segments that others took the place of, and when: readers may still be in them."""
         self._room = asyncio.Event()
         self._room.set()
 
@@ -71,10 +82,12 @@ class Partition:
         """
         await self.catalogue.load()
         await self._adopt()
+        self._ripe.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_reading())
             tasks.create_task(self._keep_sealing())
             tasks.create_task(self._keep_trimming())
+            tasks.create_task(self._keep_merging())
 
     # Lines in
 
@@ -129,6 +142,7 @@ class Partition:
             await self._seal(round_)
             self.gather.sealed()
             self._newest = newest
+            self._ripe.set()
             self._buffer.add(newest[1], taken_bytes, self._context.clock.monotonic())
 
     async def _until_due(self) -> None:
@@ -192,6 +206,7 @@ class Partition:
         """Remove from the stream what is stored and no longer kept for followers."""
         while True:
             await self._context.clock.sleep(self._config.trim_interval_s)
+            self._remove_replaced()
             before_seq = self._buffer.trim_before(self._context.clock.monotonic())
             if before_seq is None:
                 continue
@@ -208,6 +223,33 @@ class Partition:
         subject, seq = self._newest
         newest = await self._context.bus.last(LOGS_STREAM, subject)
         return newest is not None and newest.seq >= seq
+
+    # Few files
+
+    async def _keep_merging(self) -> None:
+        while True:
+            await self._ripe.wait()
+            self._ripe.clear()
+            try:
+                while segment := await asyncio.to_thread(self._merge_once):
+                    await self.catalogue.add(segment)
+                    now_s = self._context.clock.monotonic()
+                    self._replaced.extend((now_s, name) for name in segment.replaces)
+            except OSError as error:
+                self._context.log.warning("segments not merged; the next time will do", error=str(error))
+
+    def _merge_once(self) -> Segment | None:
+        with closing(self._shelf.reading_index()) as index:
+            library = Library(index, self._shelf, _nothing_open, self._tell_damage)
+            return merge_once(self._shelf, library, self.number, self._context.clock.now())
+
+    def _tell_damage(self, damage: Damage) -> None:
+        self._context.log.error("stored lines are damaged", **damage._asdict())
+
+    def _remove_replaced(self) -> None:
+        until_s = self._context.clock.monotonic() - READERS_S
+        while self._replaced and self._replaced[0][0] < until_s:
+            self._shelf.folder.remove(self._replaced.popleft()[1])
 
     # Files that nobody knows
 
@@ -239,3 +281,7 @@ class Partition:
     def _is_stored(self, row: Row) -> bool:
         stored = self._shelf.index.position(Stream(row.job, row.attempt, row.rank, row.kind))
         return stored.next_seq > row.first_seq or (stored.ended and row.first_seq == row.next_seq)
+
+
+def _nothing_open(_stream: Stream, _from_seq: int) -> Iterator[Frame]:
+    return iter(())

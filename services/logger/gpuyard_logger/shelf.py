@@ -44,6 +44,11 @@ class Shelf:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._writer, lambda: work(*args, **kwargs))
 
+    def read(self, segment: str, holder: str, offset: int, size_bytes: int) -> bytes:
+        """Bytes of a segment that lies here."""
+        assert holder == self.logger
+        return self.folder.read(segment, offset, size_bytes)
+
     def reading_index(self) -> Index:
         """An index for a thread of its own."""
         return Index(self._index_path, check=False)

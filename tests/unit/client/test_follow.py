@@ -16,9 +16,8 @@ from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure, InvalidSpec, Unavailable
 from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery, partition_of
 from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
-from gpuyard_logger.memory_store import MemoryStore
-from gpuyard_logger.store import read_page
 from tests.unit.logger.batches import JOB, batch, faulty_writing, is_true_to_number, patient
+from tests.unit.logger.memory import MemoryStore
 from tests.unit.logger.running import new_bus, write
 
 LIMIT_S = 60.0
@@ -84,7 +83,7 @@ class Logger:
             query = replace(decode(question, LogQuery), max_bytes=self.page_bytes)
         except InvalidSpec as error:
             return error.to_failure()
-        return read_page(self.store, query, self.through_seq)
+        return self.store.page(query, self.through_seq)
 
 
 @asynccontextmanager

@@ -7,9 +7,8 @@ from gpuyard.contracts.codec import MAX_MESSAGE_BYTES, encode
 from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
 from gpuyard_logger.core.page import assemble
 from gpuyard_logger.core.sequence import MAX_LINE_BYTES, Position, cut
-from gpuyard_logger.memory_store import MemoryStore
-from gpuyard_logger.store import read_page
 from tests.unit.logger.batches import JOB, batch, lines, patient, raw, seqs
+from tests.unit.logger.memory import MemoryStore
 
 
 def store_of(*batches: LogBatch) -> MemoryStore:
@@ -23,7 +22,7 @@ def all_pages(store: MemoryStore, **query: object) -> list[LogPage]:
     after: dict[int, int] = {}
     pages: list[LogPage] = []
     while not pages or not pages[-1].complete:
-        pages.append(read_page(store, LogQuery(JOB, after=tuple(after.items()), **query), 7))  # type: ignore[arg-type]
+        pages.append(store.page(LogQuery(JOB, after=tuple(after.items()), **query), 7))  # type: ignore[arg-type]
         assert pages[-1].complete or set(pages[-1].next) - after.items(), "no progress"
         after |= dict(pages[-1].next)
     return pages
@@ -34,20 +33,20 @@ def of_rank(pages: list[LogPage], rank: int) -> list[int]:
 
 
 def test_nothing_stored_is_a_page_too() -> None:
-    assert read_page(MemoryStore(), LogQuery(JOB), 4) == LogPage(attempt=0, through_seq=4)
+    assert MemoryStore().page(LogQuery(JOB), 4) == LogPage(attempt=0, through_seq=4)
 
 
 def test_the_newest_attempt_is_the_default() -> None:
     store = store_of(batch(0, 3, attempt=1), batch(0, 2, attempt=2))
-    page = read_page(store, LogQuery(JOB), 0)
+    page = store.page(LogQuery(JOB), 0)
     assert (page.attempt, seqs(page.batches)) == (2, [0, 1])
-    assert seqs(read_page(store, LogQuery(JOB, attempt=1), 0).batches) == [0, 1, 2]
-    assert read_page(store, LogQuery(JOB, attempt=3), 0).attempt == 0
+    assert seqs(store.page(LogQuery(JOB, attempt=1), 0).batches) == [0, 1, 2]
+    assert store.page(LogQuery(JOB, attempt=3), 0).attempt == 0
 
 
 def test_some_ranks_only() -> None:
     store = store_of(batch(0, 3), batch(0, 3, rank=1), batch(0, 3, rank=2, end=True))
-    page = read_page(store, LogQuery(JOB, ranks=(2, 1, 9)), 0)
+    page = store.page(LogQuery(JOB, ranks=(2, 1, 9)), 0)
     assert {one.rank for one in page.batches} == {1, 2}
     assert page.next == ((1, 3), (2, 3))
     assert page.ended == (2,)
@@ -57,7 +56,7 @@ def test_ranks_are_merged_by_time() -> None:
     store = store_of(
         *(batch(seq, seq + 1, rank=rank, at_s=10.0 * seq + rank) for seq in range(3) for rank in (0, 1))
     )
-    page = read_page(store, LogQuery(JOB), 0)
+    page = store.page(LogQuery(JOB), 0)
     assert [(one.rank, one.first_seq) for one in page.batches] == [
         (0, 0),
         (1, 0),
@@ -70,7 +69,7 @@ def test_ranks_are_merged_by_time() -> None:
 
 def test_a_clock_that_goes_back_does_not_turn_lines_round() -> None:
     store = store_of(batch(0, 2, at_s=100.0), batch(2, 4, at_s=1.0), batch(0, 2, rank=1, at_s=50.0))
-    assert of_rank([read_page(store, LogQuery(JOB), 0)], 0) == [0, 1, 2, 3]
+    assert of_rank([store.page(LogQuery(JOB), 0)], 0) == [0, 1, 2, 3]
 
 
 @patient
@@ -101,26 +100,26 @@ def test_a_tail_is_the_last_lines(total: int, tail: int, max_bytes: int) -> None
 
 
 def test_a_tail_of_nothing_says_where_live_begins() -> None:
-    page = read_page(store_of(batch(0, 9), batch(0, 4, rank=3)), LogQuery(JOB, tail=0), 0)
+    page = store_of(batch(0, 9), batch(0, 4, rank=3)).page(LogQuery(JOB, tail=0), 0)
     assert page.batches == ()
     assert page.next == ((0, 9), (3, 4))
 
 
 def test_a_tail_does_not_skip_what_a_cursor_asks_for() -> None:
-    page = read_page(store_of(batch(0, 100)), LogQuery(JOB, tail=5, after=((0, 20),)), 0)
+    page = store_of(batch(0, 100)).page(LogQuery(JOB, tail=5, after=((0, 20),)), 0)
     assert seqs(page.batches) == list(range(20, 100))
 
 
 def test_a_page_keeps_to_its_size() -> None:
     store = store_of(*(raw(b"x" * 999 + b"\n", first_seq=seq, next_seq=seq + 1) for seq in range(100)))
-    page = read_page(store, LogQuery(JOB, max_bytes=20_000), 0)
+    page = store.page(LogQuery(JOB, max_bytes=20_000), 0)
     assert 15_000 < len(encode(page)) <= 20_000
     assert not page.complete
 
 
 def test_the_longest_line_fits_a_message() -> None:
     longest = raw(b"x" * MAX_LINE_BYTES + b"\n", next_seq=1)
-    page = read_page(store_of(longest), LogQuery(JOB, max_bytes=1), 0)
+    page = store_of(longest).page(LogQuery(JOB, max_bytes=1), 0)
     assert seqs(page.batches) == [0]
     assert len(encode(page)) < MAX_MESSAGE_BYTES
 
@@ -142,9 +141,9 @@ def test_a_page_over_the_largest_gang_fits_a_message() -> None:
 def test_a_gap_is_given_as_it_is() -> None:
     store = store_of(batch(0, 3), batch(8, 10))
     assert seqs(all_pages(store)[0].batches) == [0, 1, 2, 8, 9]
-    assert seqs(read_page(store, LogQuery(JOB, after=((0, 5),)), 0).batches) == [8, 9]
+    assert seqs(store.page(LogQuery(JOB, after=((0, 5),)), 0).batches) == [8, 9]
 
 
 def test_texts_are_the_ones_that_belong_to_the_numbers() -> None:
-    page = read_page(store_of(batch(0, 10)), LogQuery(JOB, after=((0, 4),)), 0)
+    page = store_of(batch(0, 10)).page(LogQuery(JOB, after=((0, 4),)), 0)
     assert [line.text for line in lines(page.batches)] == [b"line %d" % seq for seq in range(4, 10)]

@@ -1,52 +1,46 @@
 """Which segments to make one, and how their parts join.
 
-Sizes are in tiers of eight: when a tier holds eight segments they become one of the next tier. So a line is
-rewritten once for each tier, and the number of segments grows with the logarithm of the volume.
+A segment's fullness is the larger of its share of the bytes and of the rows that a segment may have. Eight of
+about the same fullness become one, until it is full. So a line is rewritten a few times at most, and the
+number of small segments stays small.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
-from gpuyard.contracts.segment import Segment
+from gpuyard.contracts.segment import MAX_ROWS
 from gpuyard_logger.core.frame import RAW_BYTES, Packed, pack, unpack
 
 FANOUT = 8
-SMALLEST_BYTES = 256 * 1024
 LARGEST_BYTES = 64 * 1024 * 1024
 _SMALL_FRAME_BYTES = RAW_BYTES // 2
 
 
-def tier_of(size_bytes: int) -> int:
-    """0 below 256 KiB, one more for each factor of eight."""
-    tier = 0
-    while size_bytes >= SMALLEST_BYTES * FANOUT**tier:
-        tier += 1
-    return tier
+class Size(NamedTuple):
+    """What counts of a segment here."""
+
+    segment: str
+    sealed_at_s: float
+    size_bytes: int
+    rows: int
+
+    @property
+    def tier(self) -> int:
+        """0: full, from an eighth on; one more for each factor of eight below."""
+        fullness = max(self.size_bytes / LARGEST_BYTES, self.rows / MAX_ROWS)
+        return max(0, -math.floor(math.log(fullness, FANOUT)) - 1)
 
 
-def to_merge(segments: Iterable[Segment], most_rows: int) -> list[Segment]:
-    """The oldest run of segments of the lowest full tier; empty if there is nothing to do."""
-    small = sorted((s for s in segments if s.size_bytes < LARGEST_BYTES), key=lambda s: tier_of(s.size_bytes))
-    for _, group in groupby(small, key=lambda s: tier_of(s.size_bytes)):
-        run = _fitting(sorted(group, key=lambda s: s.sealed_at_s), most_rows)
-        if len(run) >= FANOUT:
+def to_merge(sizes: Iterable[Size]) -> list[Size]:
+    """The oldest eight of the emptiest tier that has so many; none if there is nothing to do."""
+    ranked = sorted((size for size in sizes if size.tier), key=lambda size: (-size.tier, size.sealed_at_s))
+    for _, group in groupby(ranked, key=lambda size: size.tier):
+        run = list(group)[:FANOUT]
+        if len(run) == FANOUT:
             return run
     return []
-
-
-def _fitting(segments: Sequence[Segment], most_rows: int) -> list[Segment]:
-    """The first segments that fit into one, by bytes and by rows. Rows of a stream become one."""
-    taken: list[Segment] = []
-    streams: set[tuple[str, int, int, int]] = set()
-    size_bytes = 0
-    for segment in segments:
-        grown = streams | {(row.job, row.attempt, row.rank, row.kind) for row in segment.rows}
-        size_bytes += segment.size_bytes
-        if taken and (len(grown) > most_rows or size_bytes > LARGEST_BYTES):
-            break
-        taken.append(segment)
-        streams = grown
-    return taken
 
 
 def joined(frames: Iterable[Packed]) -> Iterator[Packed]:
