@@ -39,10 +39,15 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -
     assert all(known in caught.value.hint for known in captures.names())
 
 
-@pytest.mark.parametrize("name", ["", "zzzzzzzz", "no/such/file.txt", "a\x00b", "."])
+@pytest.mark.parametrize("name", ["", "zzzzzzzz", "no/such/file.txt", "a\x00b"])
 def test_what_is_neither_name_nor_file_is_not_found(name: str) -> None:
     with pytest.raises(NotFound, match="no captured topology"):
         captures.load(name)
+
+
+def test_a_folder_is_no_capture(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match="no ordinary file"):
+        captures.load(str(tmp_path))
 
 
 def test_a_file_works_as_well(tmp_path: Path) -> None:
