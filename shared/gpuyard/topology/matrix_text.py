@@ -89,11 +89,10 @@ def _joined(first: Topology, second: Topology, line: int) -> Topology:
 
 
 def _joined_link(first: Link, second: Link) -> Link | None:
-    if first == second:
-        return first
-    bonded, other = (first, second) if first.nvlinks else (second, first)
-    hidden = bonded.nvlinks and bonded.level in (None, other.level) and not other.nvlinks
-    return replace(bonded, level=other.level) if hidden else None
+    """What both show together; None if they contradict each other."""
+    nvlinks, level = first.nvlinks or second.nvlinks, first.level or second.level
+    agree = second.nvlinks in (0, nvlinks) and second.level in (None, level)
+    return replace(first, nvlinks=nvlinks, level=level) if agree else None
 
 
 def _cells(name: str, row: Row, table: Table) -> dict[str, str]:
