@@ -16,8 +16,9 @@ from gpuyard.contracts.hardware import Inventory, Link
 from gpuyard.topology import captures
 from gpuyard.topology.baselines import first_fit, go_gpuallocator
 from gpuyard.topology.captured import captured_inventory
-from gpuyard.topology.choice import Choice, RejectedSet, choose, explained
+from gpuyard.topology.choice import Choice, choose, explained
 from gpuyard.topology.link_kinds import kinds
+from gpuyard.topology.rejection import RejectedSet
 from gpuyard.topology.shape import Shape, shape_of
 
 OURS = "gpuyard"
@@ -111,7 +112,13 @@ def _rejected(shape: Shape, free: tuple[int, ...], choice: Choice, policy: str) 
     ours = choose(shape, free, len(choice.gpus))
     if ours is None or ours.gpus == choice.gpus:
         return ()
-    return (RejectedSet(ours.gpus, ours.bottleneck_gb_s, ours.sum_gb_s, f"what {OURS} takes"),)
+    return (RejectedSet(ours.gpus, ours.bottleneck_gb_s, ours.sum_gb_s, f"{OURS} takes {_worth(ours)}"),)
+
+
+def _worth(choice: Choice) -> str:
+    if choice.bottleneck_gb_s is None:
+        return "this one"
+    return f"these: {_rate(choice.bottleneck_gb_s)} at the slowest link, {_rate(choice.sum_gb_s)} together"
 
 
 def _inside(links: Sequence[Link], gpus: tuple[int, ...]) -> list[Link]:
@@ -132,14 +139,8 @@ def _told(view: PlaceView, inventory: Inventory) -> list[str]:
     lines += [f"  {name:<30} {value}" for name, value in facts if value]
     if view.rejected:
         lines.append("not taken:")
-        lines += [f"  GPU {', '.join(map(str, each.gpus))}: {_why(each)}" for each in view.rejected]
+        lines += [f"  GPU {', '.join(map(str, each.gpus))}: {each.why}" for each in view.rejected]
     return lines
-
-
-def _why(rejected: RejectedSet) -> str:
-    rates = (_rate(rejected.bottleneck_gb_s), _rate(rejected.sum_gb_s))
-    figures = f" ({rates[0]} at its slowest link, {rates[1]} together)" if all(rates) else ""
-    return rejected.why + figures
 
 
 def _rate(gb_s: float | None) -> str:

@@ -52,7 +52,7 @@ def test_the_decision_for_people(shell: Shell) -> None:
         "  slowest link of the best ring  10.2 GB/s",
         "  all links together             106.6 GB/s",
         "not taken:",
-        "  GPU 0, 1, 2: what gpuyard takes (24.1 GB/s at its slowest link, 96.4 GB/s together)",
+        "  GPU 0, 1, 2: gpuyard takes these: 24.1 GB/s at the slowest link, 96.4 GB/s together",
     ]
 
 
