@@ -108,7 +108,7 @@ def test_several_nodes_are_a_cluster(shell: Shell) -> None:
         "├─ rack r1",
         "│  └─ sick: 1 x T4, 0 free",
         "├─ cpu-1: no GPUs, 0 free",
-        "└─ dgx1-1: 4 x Tesla V100, 2 free, NVLink islands of 4",
+        "└─ dgx1-1: 4 x Tesla V100, 2 free, NVLink island of 4",
     ]
     view = shell("topo", "--json", prepare=three).json
     assert view["gpus"] == 5
