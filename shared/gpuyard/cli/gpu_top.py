@@ -44,18 +44,18 @@ async def gpu_top(
     node: Annotated[str | None, Parameter(help="Only this node.")] = None,
     as_json: AsJson = False,
     yard_dir: YardDir = None,
-) -> None:
+) -> int:
     """Show all GPUs of the cluster, one line each."""
     state = State(sort=sort, reverse=reverse, text=text, free_only=free)
     async with client(yard_dir) as yard:
         if once or as_json or not _is_live():
             rows = rows_of(the_node(await yard.nodes(), node))
             _print(chosen(rows, state), as_json=as_json)
-            return
+            return 0
         from gpuyard.cli.gpu_top_live import show  # noqa: PLC0415 - only what is drawn on a screen needs it
 
         async with aclosing(_feed(yard, node)) as feed:
-            await show(yard, feed, state)
+            return await show(yard, feed, state)
 
 
 def _is_live() -> bool:

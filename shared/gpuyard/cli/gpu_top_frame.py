@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from gpuyard.cli import words
 from gpuyard.cli.gpu_top_columns import Curves, Extras, Placed, Span, cut, fitting, total
 from gpuyard.cli.gpu_top_rows import Row
@@ -53,7 +55,17 @@ def frame(picture: Picture, state: State, size: Size) -> list[Line]:
     bottom = _footer(state, len(shown), size)
     lines = [*top, *(rows or [(Span(_nothing(picture, state), "dim"),)])]
     lines += [()] * (size.height - len(lines) - len(bottom))
-    return [*lines, *bottom][: size.height]
+    return [_clipped(line, size.width) for line in [*lines, *bottom][: size.height]]
+
+
+def _clipped(line: Line, width: int) -> Line:
+    if sum(cell_len(span.text) for span in line) <= width:
+        return line
+    spans = []
+    for text, style in line:
+        spans.append(Span(cut(text, width), style))
+        width -= cell_len(spans[-1].text)
+    return tuple(spans)
 
 
 def page_of(state: State, size: Size) -> int:
@@ -63,7 +75,7 @@ def page_of(state: State, size: Size) -> int:
 
 def _header(columns: Sequence[Placed], width: int) -> Line:
     text = "".join(each.fitted(each.column.header) for each in columns)
-    return (Span(text[:width].ljust(width), "reverse"),)
+    return (Span(text.ljust(width), "reverse"),)
 
 
 def _line(row: Row, extras: Extras, columns: Sequence[Placed], width: int) -> Line:
