@@ -14,9 +14,7 @@ from msgspec.structs import replace
 
 from gpuyard.contracts.hardware import Level, Link, Nic
 from gpuyard.topology.p2p_text import holds_status
-from gpuyard.topology.table_text import MAX_GPUS, Row, Table, TopologyError, is_gpu, nic_names, read_tables
-
-__all__ = ["MAX_GPUS", "Affinity", "Topology", "TopologyError", "parse_topology"]
+from gpuyard.topology.table_text import Row, Table, TopologyError, is_gpu, nic_names, read_tables
 
 _NVLINKS = re.compile(r"NV([1-9][0-9]?)")
 _CPU_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")

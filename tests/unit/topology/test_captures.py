@@ -5,7 +5,7 @@ import pytest
 from gpuyard.contracts.errors import InvalidSpec, NotFound
 from gpuyard.topology import captures
 from gpuyard.topology.capture import parse_capture
-from gpuyard.topology.matrix_text import TopologyError
+from gpuyard.topology.table_text import TopologyError
 
 TWO = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gpuyard.contracts.hardware import Level
 from gpuyard.topology import captures
-from gpuyard.topology.matrix_text import MAX_GPUS, Affinity, Topology, TopologyError, parse_topology
+from gpuyard.topology.matrix_text import Affinity, Topology, parse_topology
+from gpuyard.topology.table_text import MAX_GPUS, TopologyError
 from tests.unit.topology.matrix_forms import Form, forms, renamed, topologies, written
 
 FOLDER = Path(__file__).parents[2] / "data" / "captures"
