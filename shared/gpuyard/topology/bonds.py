@@ -1,10 +1,13 @@
 """What a pair of GPUs is worth to those who come later, so that a choice breaks as little as it can.
 
-Pairs fall into kinds: NVLinks (the more the better), then PCIe levels, then one side of the machine. What a
-choice breaks is counted kind by kind, the best kind first: pairs of any NVLink, pairs of the best kind,
-of the best two, and so on; bandwidth comes last. A broken pair is one of which a part is taken. These
-counts are packed into one number per pair, the bond, so that the bonds cut by a choice just add up and
-compare in that order.
+Pairs fall into kinds: NVLinks (the more the better), then PCIe levels, then one side of the machine. Pairs
+are counted kind by kind, the best kind first: pairs of any NVLink, pairs of the best kind, of the best
+two, and so on; bandwidth comes last. These counts are packed into one number per pair, the bond, so that
+bonds just add up and compare in that order.
+
+Of sets with equal links the one that keeps the most bonds inside comes first: a job across two sockets would
+break both. Then the one that cuts the fewest: a pair is cut if a part of it is taken. So a single GPU
+is one that has lost its partners already, and pairs come from the side where fewer are left.
 
 Where that leaves a tie the quads count, in the same order: four GPUs of which every pair is of the kind.
 Without them a pair would be taken across two whole quads of a cube mesh.

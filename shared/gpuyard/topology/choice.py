@@ -1,7 +1,8 @@
 """Which GPUs of a node to take: a pure decision, remembered for each shape and set of free GPUs.
 
-A set is better by (1) the slowest link of its best ring, (2) the sum of its pairs, (3) how little it takes
-from what stays free, (4) the load on its GPUs, (5) nearness to the same CPUs and NICs, (6) lower indices.
+A set is better by (1) the slowest link of its best ring, (2) the sum of its pairs, (3) how whole it leaves
+pairs, quads and sockets, its own ones first, (4) the load on its GPUs, (5) the NICs that they share,
+(6) lower indices.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ from gpuyard.topology.rejection import Question, RejectedSet, rejected_sets
 from gpuyard.topology.ring import bits_of, mask_of
 from gpuyard.topology.search import PER_GB_S, best_ring, best_set, terrain_of
 from gpuyard.topology.shape import Shape
+
+__all__ = ["Choice", "RejectedSet", "choice_of", "choose", "explained"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ count as one. Where there are many sets, those that differ from the chosen one b
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import combinations
 
 from gpuyard.topology.ring import bits_of
 from gpuyard.topology.search import PER_GB_S, Terrain, best_ring, last_criteria, sets_to_try
 
 _MOST_SETS = 300
+_MOST_EXCHANGES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +70,33 @@ def _candidate(question: Question, chosen: int) -> _Candidate:
     terrain, gpus = question.terrain, bits_of(chosen)
     rate, _ = best_ring(terrain, chosen, len(gpus))
     total = sum(terrain.rates[a][b] for a, b in combinations(gpus, 2))
+    kept = sum(terrain.bonds[a][b] for a, b in combinations(gpus, 2))
     cut = sum(terrain.bonds[a][b] for a in gpus for b in bits_of(question.free & ~chosen))
     last = last_criteria(terrain, question.free, chosen, question.load)
-    return _Candidate(gpus, rate, total, (-rate, -total, cut, *last))
+    return _Candidate(gpus, rate, total, (-rate, -total, -kept, cut, *last))
 
 
 def _rivals(question: Question, chosen: int) -> Iterable[int]:
-    terrain, free = question.terrain, question.free
-    left = free & ~chosen
-    swapped = {chosen ^ 1 << old ^ 1 << new for old in bits_of(chosen) for new in bits_of(left)}
-    tried = sets_to_try(terrain, free, chosen.bit_count(), question.load, _MOST_SETS)
+    tried = sets_to_try(question.terrain, question.free, chosen.bit_count(), question.load, _MOST_SETS)
     if tried is None:
-        return swapped
-    # Twins stand in for each other in the sets tried, so one of a higher load is shown by an exchange.
-    return {*tried, *(swapped if question.load else ())} - {chosen} or swapped
+        return _exchanges(question, chosen)
+    # Twins stand in for each other in the sets tried; an exchange shows the one of a higher load.
+    others = {*tried, *(_exchanges(question, chosen) if question.load else ())} - {chosen}
+    return others or _exchanges(question, chosen)
+
+
+def _exchanges(question: Question, chosen: int) -> list[int]:
+    """The sets that differ by one GPU and have the most bandwidth."""
+    rates = question.terrain.rates
+
+    def gain(exchange: tuple[int, int]) -> int:
+        old, new = exchange
+        return sum(rates[new][gpu] - rates[old][gpu] for gpu in bits_of(chosen ^ 1 << old))
+
+    left = question.free & ~chosen
+    exchanges = [(old, new) for old in bits_of(chosen) for new in bits_of(left)]
+    best = nlargest(_MOST_EXCHANGES, exchanges, key=gain)
+    return [chosen ^ 1 << old ^ 1 << new for old, new in best]
 
 
 def _first_difference(ours: _Candidate, theirs: _Candidate) -> int:
@@ -99,38 +114,41 @@ def _less(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
     return f"as fast a ring, but {_gb_s(theirs.total)} instead of {_gb_s(ours.total)} GB/s in sum: {culprit}"
 
 
+def _fewer_kept(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
+    sides = question.terrain.shape.sides
+    spans, instead_of = (len({sides[gpu] for gpu in each.gpus}) for each in (theirs, ours))
+    if spans > instead_of:
+        return f"equal links, but spans {spans} sockets instead of {instead_of}"
+    for tier in question.terrain.tiers:
+        mine, other = (_inside(tier.graph, each.gpus) for each in (ours, theirs))
+        if other < mine:
+            return f"equal links, but {other} pairs of {tier.name} instead of {mine}"
+    raise AssertionError("no tier has fewer pairs inside")
+
+
 def _more_cut(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
     for tier in question.terrain.tiers:
         mine, other = (_cut(tier.graph, question.free, each.gpus) for each in (ours, theirs))
         if len(other) > len(mine):
-            return f"equal, but breaks {_counted(tier.name, 'pair', other, len(mine))}"
-    return "equal, but takes more bandwidth away from the GPUs that stay free"
+            return f"equal links, but breaks {_counted(tier.name, 'pair', other, len(mine))}"
+    return "equal links, but takes more bandwidth away from the GPUs that stay free"
 
 
 def _more_quads(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
     for tier in question.terrain.tiers:
         mine, other = (_broken(tier.quads, question.free, each.gpus) for each in (ours, theirs))
         if len(other) > len(mine):
-            return f"equal, but breaks {_counted(tier.name, 'quad', other, len(mine))}"
+            return f"equal links, but breaks {_counted(tier.name, 'quad', other, len(mine))}"
     raise AssertionError("no tier has more broken quads")
 
 
 def _busier(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
     busiest = max(set(theirs.gpus) - set(ours.gpus), key=lambda gpu: (question.load[gpu], -gpu))
-    return f"equal, but GPU {busiest} is busier"
+    return f"equal links, but GPU {busiest} is busier"
 
 
 def _farther(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
-    shape = question.terrain.shape
-    mine, other = (shape.nearness(each.gpus) for each in (ours, theirs))
-    spans, instead_of = (len({shape.sides[gpu] for gpu in each.gpus}) for each in (theirs, ours))
-    if other[0] < mine[0]:
-        return "equal, but its GPUs are farther apart"
-    if other[1] < mine[1] and spans > instead_of:
-        return f"equal, but spans {spans} sockets instead of {instead_of}"
-    if other[1] < mine[1]:
-        return "equal, but fewer of its GPUs are on one socket"
-    return "equal, but has no network card as near"
+    return "equal links, but has no network card as near"
 
 
 def _later(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
@@ -141,6 +159,7 @@ def _later(question: Question, ours: _Candidate, theirs: _Candidate) -> str:
 _WORDS: tuple[Callable[[Question, _Candidate, _Candidate], str], ...] = (
     _slower,
     _less,
+    _fewer_kept,
     _more_cut,
     _more_quads,
     _busier,
@@ -157,6 +176,10 @@ def _weak_link(terrain: Terrain, gpus: Sequence[int], least: int) -> str:
     if not nvlinks[a][b] and any(map(any, nvlinks)):
         return f"{a}-{b} has no NVLink"
     return f"{a}-{b} is {terrain.shape.label(a, b)} at {_gb_s(rate)}"
+
+
+def _inside(graph: Sequence[int], gpus: Sequence[int]) -> int:
+    return sum(graph[a] >> b & 1 for a, b in combinations(gpus, 2))
 
 
 def _cut(graph: Sequence[int], free: int, gpus: Sequence[int]) -> list[tuple[int, ...]]:

@@ -1,9 +1,9 @@
 """The search for the best set of GPUs, exact for up to 16 GPUs and for more where many are alike.
 
 First the highest rate at which a ring of the wanted length exists among the free GPUs. Then all sets
-that such a ring can pass, by what they score: the sum of their pairs, less the bonds they cut. Both are sums
-over pairs, so one number holds them. The first in that order through which the ring really goes is taken,
-with those that score the same; the remaining criteria decide among these.
+that such a ring can pass, by what they score: the sum of their pairs, then the bonds they keep, then how few
+they cut. All are sums over pairs, so one number holds them. The first in that order through which the
+ring really goes is taken, with those that score the same; the remaining criteria decide among these.
 
 GPUs that are alike (twins: equal links and locality to all others) may be exchanged, so only the first free
 ones of each class of twins are tried. That leaves nine sets where 8 of 16 GPUs behind switches are wanted.
@@ -66,10 +66,10 @@ def graph_at(terrain: Terrain, rate: int) -> Graph:
 
 
 def _scores(rates: Matrix[int], bonds: Matrix[int]) -> Matrix[int]:
-    """What a pair adds to the score of a set. It saves its bond twice: once from the side of each end."""
+    """What a pair adds to the score of a set: its rate, its bond, and, from each end, a bond not cut."""
     most = 1 + sum(map(sum, bonds))
     return tuple(
-        tuple(rate * most + 2 * bond for rate, bond in zip(row, bonded, strict=True))
+        tuple((rate * most + bond) * most + 2 * bond for rate, bond in zip(row, bonded, strict=True))
         for row, bonded in zip(rates, bonds, strict=True)
     )
 
@@ -77,19 +77,15 @@ def _scores(rates: Matrix[int], bonds: Matrix[int]) -> Matrix[int]:
 def _twins(shape: Shape, rates: Matrix[int]) -> tuple[int, ...]:
     """For each GPU the first one that it may be exchanged with."""
     cells = [
-        list(zip(rates[gpu], shape.nvlinks[gpu], shape.levels[gpu], shape.near[gpu], strict=True))
+        list(zip(rates[gpu], shape.nvlinks[gpu], shape.levels[gpu], shape.nics[gpu], strict=True))
         for gpu in range(shape.size)
     ]
-    first: list[int] = []
-    for b in range(shape.size):
-        alike = (a for a in range(b) if first[a] == a and _are_alike(cells, a, b))
-        first.append(next(alike, b))
-    return tuple(first)
 
+    def are_twins(a: int, b: int) -> bool:
+        others = (gpu for gpu in range(shape.size) if gpu not in (a, b))
+        return shape.sides[a] == shape.sides[b] and all(cells[a][gpu] == cells[b][gpu] for gpu in others)
 
-def _are_alike(cells: Sequence[Sequence[object]], a: int, b: int) -> bool:
-    others = (gpu for gpu in range(len(cells)) if gpu not in (a, b))
-    return all(cells[a][gpu] == cells[b][gpu] for gpu in others)
+    return tuple(next(a for a in range(b + 1) if a == b or are_twins(a, b)) for b in range(shape.size))
 
 
 def best_set(terrain: Terrain, free: int, count: int, load: Sequence[int] = ()) -> int:
@@ -127,13 +123,13 @@ def sets_to_try(terrain: Terrain, free: int, count: int, load: Sequence[int], mo
 
 def last_criteria(
     terrain: Terrain, free: int, chosen: int, load: Sequence[int]
-) -> tuple[tuple[int, ...], int, tuple[int, ...], tuple[int, ...]]:
-    """What decides between sets of one score, the lowest first: broken quads, load, locality, indices."""
-    gpus = bits_of(chosen)
+) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
+    """What decides between sets of one score, the lowest first: broken quads, load, near NICs, indices."""
+    gpus, nics = bits_of(chosen), terrain.shape.nics
     return (
         broken_quads(terrain, free, chosen),
         sum(load[gpu] for gpu in gpus) if load else 0,
-        tuple(-digit for digit in terrain.shape.nearness(gpus)),
+        -sum(nics[a][b] for a, b in combinations(gpus, 2)),
         gpus,
     )
 

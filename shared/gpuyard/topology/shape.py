@@ -7,7 +7,6 @@ holds no names, no health and no load.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import median_low
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -20,9 +19,6 @@ _Cell = TypeVar("_Cell")
 Matrix = tuple[tuple[_Cell, ...], ...]
 
 _CLOSENESS = {level: rank for rank, level in enumerate(reversed(Level), start=1)} | {None: 0}
-_NVLINK_CLOSENESS = len(_CLOSENESS)
-# Sums over all pairs of 128 GPUs stay below one step of the digit above.
-_DIGIT = 1 << 20
 # Published tests of equal links differ by up to 9 %; a degraded link lacks 20 % and more.
 _NOISE = 1.1
 
@@ -41,16 +37,16 @@ class Sided(Protocol):
 class Shape:
     """Matrices are `[size][size]` and symmetric. Made by `shape_of` only, which interns them.
 
-    `gb_s` is the bandwidth one way, 0 where unknown. `near` ranks pairs by locality: kind of link, then one
-    side of the machine (NUMA node, CPUs), then the closest NIC that they share; it may be summed over pairs.
-    `sides` numbers the side of each GPU; None where unknown.
+    `gb_s` is the bandwidth one way, 0 where unknown. `sides` numbers the side of the machine that a GPU is on
+    (NUMA node, near CPUs); None where unknown. `nics` ranks the network card that a pair shares, the
+    higher the closer.
     """
 
     gb_s: Matrix[float]
     nvlinks: Matrix[int]
     levels: Matrix[Level | None]
-    near: Matrix[int]
     sides: tuple[int | None, ...]
+    nics: Matrix[int]
 
     @property
     def size(self) -> int:
@@ -60,12 +56,6 @@ class Shape:
     def closeness(self, a: int, b: int) -> int:
         """Rank of the PCIe level, the higher the closer; 0 where unknown or hidden by NVLink."""
         return _CLOSENESS[self.levels[a][b]]
-
-    def nearness(self, gpus: Iterable[int]) -> tuple[int, int, int]:
-        """How near these GPUs are, summed over pairs: links, sides, shared NICs; compares in this order."""
-        total = sum(self.near[a][b] for a, b in combinations(gpus, 2))
-        rest, nics = divmod(total, _DIGIT)
-        return *divmod(rest, _DIGIT), nics
 
     def label(self, a: int, b: int) -> str:
         """Name of a link as people know it: `NV4`, `PIX`, `SYS`."""
@@ -85,13 +75,12 @@ def shape_of_parts(gpus: Sequence[Sided], links: Iterable[Link], nics: Sequence[
     rows: list[list[Link | None]] = [[None] * len(gpus) for _ in gpus]
     for link in _steadied(links):
         rows[link.a][link.b] = rows[link.b][link.a] = link
-    sides = _sides(gpus)
     key = (
         tuple(tuple((link and link.gb_s) or 0.0 for link in row) for row in rows),
         tuple(tuple(link.nvlinks if link else 0 for link in row) for row in rows),
         tuple(tuple(link.level if link else None for link in row) for row in rows),
-        _near(rows, sides, nics),
-        sides,
+        _sides(gpus),
+        _shared_nics(nics, len(gpus)),
     )
     shape = _shapes.get(key)
     if shape is None:
@@ -129,22 +118,9 @@ def _sides(gpus: Sequence[Sided]) -> tuple[int | None, ...]:
     return tuple(None if key is None else known.index(key) for key in keys)
 
 
-def _near(rows: list[list[Link | None]], sides: Sequence[int | None], nics: Sequence[Nic]) -> Matrix[int]:
-    to_nics = [_nic_closeness(gpu, nics) for gpu in range(len(rows))]
-
-    def near(a: int, b: int, link: Link | None) -> int:
-        if a == b:
-            return 0
-        digits = (_closeness(link), int(sides[a] == sides[b]), _shared(to_nics[a], to_nics[b]))
-        return (digits[0] * _DIGIT + digits[1]) * _DIGIT + digits[2]
-
-    return tuple(tuple(near(a, b, link) for b, link in enumerate(row)) for a, row in enumerate(rows))
-
-
-def _closeness(link: Link | None) -> int:
-    if link is None:
-        return 0
-    return _CLOSENESS[link.level] + (_NVLINK_CLOSENESS if link.nvlinks else 0)
+def _shared_nics(nics: Sequence[Nic], size: int) -> Matrix[int]:
+    to_nics = [_nic_closeness(gpu, nics) for gpu in range(size)]
+    return tuple(tuple(_shared(mine, other) for other in to_nics) for mine in to_nics)
 
 
 def _nic_closeness(gpu: int, nics: Sequence[Nic]) -> list[int]:
