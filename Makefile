@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 STAMP := .venv/.ready
 
-.PHONY: help setup demo check test bench docs clean
+.PHONY: help setup demo check test test-gpu bench docs clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ check: $(STAMP) ## style, types, architecture
 
 test: $(STAMP) ## the whole test suite
 	@$(PY) -m pytest
+
+test-gpu: $(STAMP) ## on a machine with a real GPU: check what the monitor sees, and print it
+	@$(PY) -m pytest tests/gpu -m gpu -rs -s
 
 bench: $(STAMP) ## measure, print JSON, write docs/benchmarks.md
 	@$(PY) -m tests.bench

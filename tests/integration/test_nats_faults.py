@@ -320,6 +320,15 @@ async def test_a_stream_of_another_kind_is_not_changed(bus: NatsBus) -> None:
         await bus.ensure([Stream("THIEF", ("log.a",), "Takes what another has.")])
 
 
+async def test_streams_are_ensured_again_where_all_storage_is_reserved(tmp_path: Path) -> None:
+    with NatsServer(tmp_path, max_store_bytes=LOG.max_bytes + WORK.max_bytes) as server:
+        async with connect(server.url, "full") as bus:
+            await bus.ensure([LOG, WORK])
+            await bus.ensure([WORK, LOG])
+            with pytest.raises(Conflict, match=r"MORE .* insufficient storage"):
+                await bus.ensure([Stream("MORE", ("more.>",), "No room for it.", max_bytes=MIB)])
+
+
 async def test_a_subject_that_is_no_text_harms_nobody(bus: NatsBus) -> None:
     link = link_of(bus)
     async with bus.subscribe("room.>") as heard:

@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS part (
 CREATE INDEX IF NOT EXISTS part_of_segment ON part (segment);
 """
 _FIELDS = Row.__struct_fields__
+"""Columns of a part, in the order of the table; the last one there is the segment."""
 _ROW = ", ".join(f"part.{name}" for name in _FIELDS)
 _THREAD_S = 10.0
 
@@ -87,7 +88,7 @@ class Index:
                 (segment.id, segment.partition, segment.holder, segment.size_bytes, segment.sealed_at_s),
             )
             db.executemany(
-                f"INSERT INTO part ({', '.join(_FIELDS)}, segment) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                f"INSERT INTO part VALUES ({', '.join('?' * (len(_FIELDS) + 1))})",  # noqa: S608
                 [(*_fields(row), segment.id) for row in segment.rows],
             )
 

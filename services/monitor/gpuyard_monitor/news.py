@@ -1,6 +1,7 @@
 """Everything that one node has to tell, brought to the bus when it listens."""
 
 from collections import deque
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -31,10 +32,10 @@ class News:
             "gpuyard_monitor_events_dropped_total", "Events dropped while the bus was away.", ("node",)
         ).labels(node)
 
-    def add(self, event: NodeEvent) -> None:
-        """Keep an event until the bus takes it. If the bus is away for long, the oldest ones go."""
-        self._events.append(event)
-        if len(self._events) > _KEPT_EVENTS:
+    def add(self, events: Iterable[NodeEvent]) -> None:
+        """Keep events until the bus takes them. If it is away for long, the oldest ones go."""
+        self._events.extend(events)
+        while len(self._events) > _KEPT_EVENTS:
             self._events.popleft()
             self._dropped.inc()
 

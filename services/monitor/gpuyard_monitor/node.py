@@ -121,6 +121,7 @@ class Node:
         look = await self._source.look(now.at_s, paced=paced)
         self._sample = self._watch.see(look, now, self._held.holders, seq)
         self._gauges.show(self._sample)
+        self._told.add(self._watch.new_events())
         self._history.put(self._sample.gpus, now.mono_s)
         self._news.set()
 
@@ -138,13 +139,12 @@ class Node:
                 self._heard()
 
     async def _tell_all(self) -> None:
-        for event in self._watch.new_events():
-            self._told.add(event)
         if self._sample is not None:
             await self._told.tell_sample(self._sample)
         if not self.is_recalled.is_set():
             self._watch.recall(await self._told.last(), self._now())
             self.is_recalled.set()
+        self._told.add(self._watch.new_events())
         await self._told.tell_events()
         if self._watch.inventory is not None:
             await self._told.tell_inventory(self._watch.inventory)

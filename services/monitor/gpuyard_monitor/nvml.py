@@ -91,5 +91,7 @@ class Nvml:
 
     def _model(self, device: Device, gpu: Gpu, ports: Ports) -> GpuModel:
         """What the table knows; the generation of its NVLinks the GPU can tell itself."""
-        model = model_in(gpu.model)
+        # Only these hosts have CPUs with NVLinks, and the table has GPUs on them apart.
+        host_cpu = "POWER8 POWER9 " if ports.to_cpu else ""
+        model = model_in(host_cpu + gpu.model)
         return model if model.nvlink else replace(model, nvlink=read_generation(self._driver, device, ports))

@@ -100,7 +100,7 @@ class Driver:
         return Device(index, handle, uuid, pci.busId.upper() if pci else "") if uuid else None
 
     def call(self, name: str, *args: Any) -> Any:
-        """Ask whatever was answered before.
+        """Ask, even what was refused before.
 
         Raises:
             LostError, DriverChanged: see above.

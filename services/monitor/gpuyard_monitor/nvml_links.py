@@ -38,13 +38,12 @@ def read_ports(driver: Driver, device: Device) -> Ports:
     """The NVLink ports of one GPU; read once, not for each pair."""
     count = _or_none(driver.fields, device, ((_LINK_COUNT, 0),)) or {}
     states = {number: _state(driver, device, number) for number in range(count.get(_LINK_COUNT, _MOST_PORTS))}
-    active = [number for number, state in states.items() if state]
-    ends = [_far_end(driver, device, number) for number in active]
+    ends = [_far_end(driver, device, number) for number, state in states.items() if state]
     return Ports(
         device.bus_id,
         peers=tuple(bus_id for _, bus_id in ends if bus_id),
         switched=sum(kind != _REMOTE_CPU and not bus_id for kind, bus_id in ends),
-        active=len(active),
+        to_cpu=sum(kind == _REMOTE_CPU for kind, _ in ends),
         numbers=tuple(number for number, state in states.items() if state is not None),
     )
 

@@ -18,7 +18,6 @@ _REPEAT_AFTER_S = 2.0
 _MAX_CONSUMERS = 20_000
 
 STREAM_NOT_FOUND = 10059
-STREAM_EXISTS = 10058
 WRONG_LAST_SEQUENCE = 10071
 STREAM_FULL = 10077
 CONSUMER_OVERLAPS = (10099, 10100)
@@ -77,13 +76,18 @@ class JetStream:
         return answer_of(payload)
 
     async def create_or_update(self, config: Mapping[str, Any]) -> None:
-        """Create a stream, or change an existing one to this configuration."""
+        """Create a stream, or change an existing one to this configuration.
+
+        A server whose storage is all reserved refuses to create even what is there already, so whatever it
+        says, an update is tried before its refusal counts.
+        """
         try:
             await self.api(f"STREAM.CREATE.{config['name']}", config)
-        except ApiError as error:
-            if error.code != STREAM_EXISTS:
-                raise
-            await self.api(f"STREAM.UPDATE.{config['name']}", config)
+        except ApiError as refusal:
+            try:
+                await self.api(f"STREAM.UPDATE.{config['name']}", config)
+            except ApiError as error:
+                raise (refusal if error.code == STREAM_NOT_FOUND else error) from None
 
     async def last(self, stream: str, subject: str) -> Message | None:
         """The newest message of a subject.

@@ -30,8 +30,32 @@ COMMANDS = {
         Lines of jobs with several ranks begin with their rank.""",
     ),
     "cancel": ("jobs:cancel", "Stop jobs for good."),
-    "events": ("events:events", "Print what happened, to one job or to all."),
+    "events": ("events:events", "Print what happened, to one job, to all jobs, or to nodes."),
     "nodes": ("nodes:nodes", "Show nodes and their GPUs."),
+    "topo": (
+        "topo:topo",
+        """Show what joins the GPUs of a node: as a tree, as a matrix and as a picture.
+
+        Example: gpuyard topo --capture azure-ndv2-v100-8gpu --svg node.svg""",
+    ),
+    "place": (
+        "place:place",
+        """Show which GPUs of a captured machine a job would get, and why.
+
+        Example: gpuyard place --capture azure-ndv2-v100-8gpu --gpus 2 --free 0,2-7""",
+    ),
+    "gpu-top": (
+        "gpu_top:gpu_top",
+        """Show all GPUs of the cluster, one line each: live on a terminal, once elsewhere.
+
+        Press ? for the keys.""",
+    ),
+    "probe": (
+        "probe:probe",
+        """Measure the links between a node's GPUs.
+
+        Copies between all pairs and all-reduces are timed and checked; placement uses the figures.""",
+    ),
 }
 
 

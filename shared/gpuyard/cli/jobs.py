@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gpuyard.cli import terminal, words
+from gpuyard.cli import choices, terminal, words
 from gpuyard.cli.places import gpu_indexes
 from gpuyard.cli.session import AsJson, JobArgument, YardDir, client
 from gpuyard.cli.views import job_view
@@ -16,6 +16,7 @@ from gpuyard.client.aio import AsyncClient
 from gpuyard.client.records import Event
 from gpuyard.contracts.errors import GpuyardError, InvalidSpec
 from gpuyard.contracts.job import Job
+from gpuyard.contracts.placement import Placement
 
 WIDEST_REASON = 60
 
@@ -88,12 +89,21 @@ def _facts(job: Job, indexes: words.Indexes) -> list[tuple[str, str]]:
         ("only on", ", ".join(spec.nodes)),
         ("workdir", spec.workdir),
         ("attempt", str(job.attempt)),
-        ("placement", words.place(job.placement, indexes) if job.placement else ""),
+        *(_where(job.placement, indexes) if job.placement else ()),
         ("result" if job.state.is_final else "why", words.why(job)),
         ("next", job.reason.hint if job.reason else ""),
         ("submitted", _moment(job.submitted_at_s)),
         ("started", _moment(job.started_at_s)),
         ("ended", _moment(job.ended_at_s)),
+    ]
+
+
+def _where(placement: Placement, indexes: words.Indexes) -> list[tuple[str, str]]:
+    """Where it runs, and why there."""
+    return [
+        ("placement", words.place(placement, indexes)),
+        ("links", choices.worth(placement)),
+        *(("not taken", line) for line in choices.not_taken(placement, indexes)),
     ]
 
 

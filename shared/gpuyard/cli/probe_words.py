@@ -100,6 +100,7 @@ class Wording:
         return terminal.table(["", *names], rows)
 
     def pair_view(self, pair: Pair) -> PairView:
+        pair = self._upwards(pair)
         return PairView(
             self._index[pair.a],
             self._index[pair.b],
@@ -119,13 +120,21 @@ class Wording:
         return f"{pair.gb_s[way]:.1f}" + ("" if expected is None else f"/{expected:.1f}")
 
     def _corrupted(self, pair: Pair) -> str:
+        pair = self._upwards(pair)
         a, b = self._index[pair.a], self._index[pair.b]
         ways = zip(((a, b), (b, a)), pair.wrong, pair.copies, strict=True)
         told = [f"{wrong} of {copies} from {x} to {y}" for (x, y), wrong, copies in ways if wrong]
         return f"{self._names(pair)}: {WRONG} PAYLOAD in copies: {', '.join(told)}; not stored"
 
     def _names(self, pair: Pair) -> str:
-        return f"GPU {self._index[pair.a]}-{self._index[pair.b]}"
+        a, b = sorted((self._index[pair.a], self._index[pair.b]))
+        return f"GPU {a}-{b}"
+
+    def _upwards(self, pair: Pair) -> Pair:
+        """The pair as from the lower index to the higher."""
+        if self._index[pair.a] < self._index[pair.b]:
+            return pair
+        return Pair(pair.b, pair.a, pair.gb_s[::-1], pair.copies[::-1], pair.wrong[::-1], pair.p2p)
 
     def _indexes(self, group: Group) -> tuple[int, ...]:
         return tuple(sorted(self._index[gpu] for gpu in group.gpus))

@@ -2,8 +2,10 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
+from gpuyard.cli import terminal
 from gpuyard.contracts.job import Exit, Job, JobState, TaskSpec
 from gpuyard.contracts.placement import PlacedLink, Placement, Slot
 
@@ -29,11 +31,7 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
-    for unit_s, unit, smaller_s, smaller in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
+    for unit_s, unit, smaller_s, smaller in _UNITS:
         if whole >= unit_s:
             rest = whole % unit_s // smaller_s
             return f"{whole // unit_s} {unit}" + (f" {rest} {smaller}" if rest else "")
@@ -50,6 +48,12 @@ def size(number_of_bytes: int | None) -> str:
     return "?" if number_of_bytes is None else f"{number_of_bytes / 2**30:.1f} GiB"
 
 
+@lru_cache(maxsize=4096)
+def harmless(text: str) -> str:
+    """Text of strangers, as a terminal may see it."""
+    return terminal.harmless(text.encode(errors="replace"), keep_colour=False)
+
+
 def place(placement: Placement, indexes: Indexes) -> str:
     """Where a gang is: `node dgx1-1: GPU 0, 3 (NV2 48 GB/s)`."""
     return "; ".join(
@@ -63,12 +67,14 @@ def _on_node(node: str, slots: Iterable[Slot], links: list[PlacedLink], indexes:
     gpus = [gpu for slot in slots for gpu in slot.gpus]
     if not gpus:
         return f"node {node}: {count(len(slots), 'rank')}, no GPU"
-    named = (
-        ", ".join(str(index) for index in sorted(indexes[gpu] for gpu in gpus))
-        if all(gpu in indexes for gpu in gpus)
-        else ", ".join(gpus)
-    )
-    return f"node {node}: GPU {named}" + (f" ({_links(links)})" if links else "")
+    return f"node {node}: GPU {gpus_named(gpus, indexes)}" + (f" ({_links(links)})" if links else "")
+
+
+def gpus_named(gpus: Sequence[str], indexes: Indexes) -> str:
+    """GPUs by their indexes, or by UUID where one is unknown."""
+    if all(gpu in indexes for gpu in gpus):
+        return ", ".join(str(index) for index in sorted(indexes[gpu] for gpu in gpus))
+    return ", ".join(gpus)
 
 
 def _links(links: list[PlacedLink]) -> str:

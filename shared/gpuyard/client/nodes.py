@@ -1,69 +1,40 @@
-"""Nodes as people want to see them: what each is, how it is doing, and which job holds which GPU."""
+"""Reading nodes from where they are told: once, or over and over.
+
+A subscription to samples and beats is joined with the records of nodes and jobs. Records are read once and
+then followed, so that each tick costs what has changed and not what there is.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Set
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from msgspec import Meta, Struct
-
-from gpuyard.bus.port import Bus, From, Subscription
+from gpuyard.bus.port import Bus, From, Message, Subscription
 from gpuyard.client import records
+from gpuyard.client.cluster import Cluster
+from gpuyard.client.node_view import NodeView
 from gpuyard.contracts.codec import decode
-from gpuyard.contracts.errors import InvalidSpec
+from gpuyard.contracts.errors import Conflict, Fault, InvalidSpec, Unavailable
 from gpuyard.contracts.fact import ExecutorInfo
-from gpuyard.contracts.hardware import Gpu, GpuSample, Health, Host, Inventory, NodeSample
-from gpuyard.contracts.job import Job
-from gpuyard.contracts.subjects import BEAT, EXECUTOR, INVENTORY, NODES_STREAM, SAMPLE, Channel
+from gpuyard.contracts.hardware import Inventory, NodeSample
+from gpuyard.contracts.subjects import (
+    BEAT,
+    EXECUTOR,
+    INVENTORY,
+    JOB,
+    NODES_STREAM,
+    SAMPLE,
+    STATE_STREAM,
+    Channel,
+    Stream,
+)
 
 # Monitors publish once a second: who is not heard in this time does not publish.
 SAMPLE_WAIT_S = 1.2
+_AGAIN_AFTER_S = 1.0
 
 T = TypeVar("T")
-Holders = Mapping[tuple[str, str], str]
-
-
-class LinkView(Struct, frozen=True):
-    """A link as one of its GPUs sees it."""
-
-    uuid: Annotated[str, Meta(description="The GPU at the other end.")]
-    index: int
-    label: Annotated[str, Meta(description="`NV4`, `PIX`, `SYS` ...")]
-    gb_s: float | None = None
-    p2p: bool | None = None
-
-
-class GpuView(Struct, frozen=True):
-    """One GPU: what it is, how it is doing, who holds it."""
-
-    uuid: str
-    index: int
-    model: str
-    memory_bytes: int | None
-    health: Health
-    health_reason: str
-    links: tuple[LinkView, ...]
-    utilisation: float | None = None
-    memory_used_bytes: int | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    holder: Annotated[str | None, Meta(description="The job that holds it.")] = None
-
-
-class NodeView(Struct, frozen=True):
-    """One node. Measurements are None where no sample was heard."""
-
-    node: str
-    simulated: bool
-    host: Host
-    gpus: tuple[GpuView, ...]
-    labels: dict[str, str]
-    runtime: Annotated[str | None, Meta(description="How it runs ranks; None without an executor.")] = None
-    address: str | None = None
-    sampled_at_s: float | None = None
-    cpu: float | None = None
-    memory_used_bytes: int | None = None
-    heard: Annotated[bool, Meta(description="Whether its monitor or its executor spoke just now.")] = False
 
 
 async def read(bus: Bus, *, sample_wait_s: float = SAMPLE_WAIT_S) -> list[NodeView]:
@@ -73,122 +44,154 @@ async def read(bus: Bus, *, sample_wait_s: float = SAMPLE_WAIT_S) -> list[NodeVi
         sample_wait_s: How long to listen for samples and beats; 0 leaves measurements out and hears nobody.
 
     """
-    async with bus.subscribe(SAMPLE.all) as heard, _listening(bus) as beating:
-        inventories = await _newest(bus, INVENTORY, Inventory)
-        executors = await _newest(bus, EXECUTOR, ExecutorInfo)
-        held = holders(await records.everything(bus))
-        samples = await _samples(heard, inventories.keys(), sample_wait_s)
-    return [
-        view(inventory, executors.get(node), samples.get(node), held, beats=node in beating)
-        for node, inventory in sorted(inventories.items())
-    ]
+    async with _following(bus) as feed:
+        await feed.all_sampled(sample_wait_s)
+        return feed.views()
 
 
-def holders(jobs: Iterable[Job]) -> dict[tuple[str, str], str]:
-    """Which job holds which GPU of which node."""
-    return {
-        (slot.node, gpu): job.id
-        for job in jobs
-        if job.placement is not None and not job.state.is_final
-        for slot in job.placement.slots
-        for gpu in slot.gpus
-    }
+async def watch(bus: Bus, *, every_s: float = 1.0) -> AsyncGenerator[list[NodeView], None]:
+    """Every known node, again and again, for ever. The first time when all have spoken or had the time to.
+
+    Raises:
+        Unavailable: the bus can't be reached at the beginning. Later it is waited for: nodes turn silent.
+
+    """
+    async with _following(bus) as feed:
+        await feed.all_sampled(SAMPLE_WAIT_S)
+        while True:
+            yield feed.views()
+            await feed.go_on(every_s)
 
 
-def view(
-    inventory: Inventory,
-    executor: ExecutorInfo | None,
-    sample: NodeSample | None,
-    held: Holders,
-    *,
-    beats: bool,
-) -> NodeView:
-    """Join what is known about one node."""
-    measured = {gpu.uuid: gpu for gpu in sample.gpus} if sample else {}
-    return NodeView(
-        node=inventory.node,
-        simulated=inventory.simulated,
-        host=inventory.host,
-        gpus=tuple(
-            _gpu(
-                gpu,
-                _links(inventory, position),
-                measured.get(gpu.uuid, GpuSample(gpu.uuid)),
-                held.get((inventory.node, gpu.uuid)),
-            )
-            for position, gpu in enumerate(inventory.gpus)
-        ),
-        labels=inventory.labels,
-        runtime=executor.runtime if executor else None,
-        address=executor.address if executor else None,
-        sampled_at_s=sample.at_s if sample else None,
-        cpu=sample.cpu if sample else None,
-        memory_used_bytes=sample.memory_used_bytes if sample else None,
-        heard=beats or sample is not None,
-    )
+class _Feed:
+    """Listens and follows in tasks of its own."""
 
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._cluster = Cluster()
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-def _gpu(gpu: Gpu, links: tuple[LinkView, ...], sample: GpuSample, holder: str | None) -> GpuView:
-    return GpuView(
-        uuid=gpu.uuid,
-        index=gpu.index,
-        model=gpu.model,
-        memory_bytes=gpu.memory_bytes,
-        health=gpu.health,
-        health_reason=gpu.health_reason,
-        links=links,
-        utilisation=sample.utilisation,
-        memory_used_bytes=sample.memory_used_bytes,
-        power_w=sample.power_w,
-        temperature_c=sample.temperature_c,
-        holder=holder,
-    )
+    async def begin(self, samples: Subscription, beats: Subscription) -> None:
+        """Return once all records are read."""
+        nodes, jobs = asyncio.Event(), asyncio.Event()
+        self._tasks = {
+            asyncio.create_task(self._hear(samples, self._take_sample)),
+            asyncio.create_task(self._hear(beats, self._take_beat)),
+            asyncio.create_task(
+                self._follow(
+                    NODES_STREAM, (INVENTORY, EXECUTOR), self._take_node, self._cluster.forget_nodes, nodes
+                )
+            ),
+            asyncio.create_task(
+                self._follow(STATE_STREAM, (JOB,), self._take_job, self._cluster.forget_jobs, jobs)
+            ),
+        }
+        for read in (nodes, jobs):
+            await self._unless_broken(read)
 
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-def _links(inventory: Inventory, position: int) -> tuple[LinkView, ...]:
-    return tuple(
-        LinkView(other.uuid, other.index, link.label, link.gb_s, link.p2p)
-        for link in inventory.links
-        if position in (link.a, link.b)
-        for other in [inventory.gpus[link.a + link.b - position]]
-    )
+    def views(self) -> list[NodeView]:
+        return self._cluster.views(time.monotonic())
 
+    async def all_sampled(self, wait_s: float) -> None:
+        """Wait for one sample of each node, of as many as speak in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while self._cluster.unsampled:
+                    self._news.clear()
+                    await self._news.wait()
 
-async def _newest(bus: Bus, channel: Channel, kind: type[T]) -> dict[str, T]:
-    """The newest message of each node on a channel, by node."""
-    async with bus.read(NODES_STREAM, channel.all, start=From.LAST_PER_SUBJECT) as reader:
-        found = {}
-        while reader.backlog:
-            message = await anext(reader)
-            found[channel.ids(message.subject)["node"]] = decode(message.payload, kind)
-        return found
+    async def go_on(self, seconds: float) -> None:
+        """Let time pass.
+
+        Raises:
+            Fault: a record can't be read.
+
+        """
+        broken, _ = await asyncio.wait(self._tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in broken:
+            task.result()
+
+    async def _unless_broken(self, event: asyncio.Event) -> None:
+        """Wait for the event, or raise what broke a task."""
+        waiting = asyncio.create_task(event.wait())
+        try:
+            done, _ = await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            waiting.cancel()
+
+    async def _hear(self, spoken: Subscription, take: Callable[[Message], None]) -> None:
+        async for message in spoken:
+            with suppress(InvalidSpec):  # not ours to judge; the next one comes soon
+                take(message)
+            self._news.set()
+
+    async def _follow(
+        self,
+        stream: Stream,
+        channels: tuple[Channel, ...],
+        take: Callable[[Message], None],
+        forget: Callable[[], None],
+        caught_up: asyncio.Event,
+    ) -> None:
+        """Take the newest record of each subject, then each as it is written, for ever."""
+        subjects = [channel.all for channel in channels]
+        while True:
+            try:
+                async with self._bus.read(stream, *subjects, start=From.LAST_PER_SUBJECT) as reader:
+                    forget()
+                    while reader.backlog:
+                        take(await anext(reader))
+                    caught_up.set()
+                    async for message in reader:
+                        take(message)
+            except Conflict:  # the stream was found behind what was read: what it holds now is the truth
+                continue
+            except Unavailable:
+                if not caught_up.is_set():
+                    raise
+                await asyncio.sleep(_AGAIN_AFTER_S)
+
+    def _take_sample(self, message: Message) -> None:
+        self._cluster.take_sample(decode(message.payload, NodeSample), time.monotonic())
+
+    def _take_beat(self, message: Message) -> None:
+        self._cluster.take_beat(BEAT.ids(message.subject)["node"], time.monotonic())
+
+    def _take_node(self, message: Message) -> None:
+        if message.subject.startswith(INVENTORY(node="")):
+            self._cluster.take_inventory(_record(message, Inventory))
+        else:
+            self._cluster.take_executor(_record(message, ExecutorInfo))
+
+    def _take_job(self, message: Message) -> None:
+        self._cluster.take_job(records.parse_job(message))
 
 
 @asynccontextmanager
-async def _listening(bus: Bus) -> AsyncIterator[Set[str]]:
-    """The nodes whose executors are heard meanwhile."""
-    beating: set[str] = set()
-    async with bus.subscribe(BEAT.all) as beats:
-        task = asyncio.create_task(_note(beats, beating))
+async def _following(bus: Bus) -> AsyncIterator[_Feed]:
+    """A feed that has read all there is."""
+    feed = _Feed(bus)
+    async with bus.subscribe(SAMPLE.all) as samples, bus.subscribe(BEAT.all) as beats:
         try:
-            yield beating
+            await feed.begin(samples, beats)
+            yield feed
         finally:
-            task.cancel()
-            await asyncio.wait((task,))
+            await feed.end()
 
 
-async def _note(beats: Subscription, beating: set[str]) -> None:
-    async for message in beats:
-        beating.add(BEAT.ids(message.subject)["node"])
-
-
-async def _samples(heard: Subscription, wanted: Set[str], wait_s: float) -> dict[str, NodeSample]:
-    """One sample of each wanted node, of as many as speak in time."""
-    samples: dict[str, NodeSample] = {}
-    with suppress(TimeoutError):
-        async with asyncio.timeout(wait_s):
-            while wanted - samples.keys():
-                with suppress(InvalidSpec):  # not ours to judge; the monitor's next sample comes soon
-                    sample = decode((await anext(heard)).payload, NodeSample)
-                    samples[sample.node] = sample
-    return samples
+def _record(message: Message, kind: type[T]) -> T:
+    try:
+        return decode(message.payload, kind)
+    except InvalidSpec as error:
+        raise Fault(
+            f"the record on {message.subject} can't be read: {error.message}",
+            "This client may be older than the node's services: update gpuyard.",
+        ) from error

@@ -27,10 +27,26 @@ class Event(Struct, frozen=True):
     message: str
 
 
+def parse_job(message: Message) -> Job:
+    """The record in a message of a job's subject.
+
+    Raises:
+        Fault: it can't be read.
+
+    """
+    try:
+        return decode(message.payload, Job)
+    except InvalidSpec as error:
+        raise Fault(
+            f"the record on {message.subject} can't be read: {error.message}",
+            "This client may be older than the scheduler: update gpuyard.",
+        ) from error
+
+
 async def newest(bus: Bus, job: str) -> Job | None:
     """The job with exactly this id as it is now; None if there is none."""
     message = await bus.last(STATE_STREAM, JOB(job=job))
-    return None if message is None else _job(message)
+    return None if message is None else parse_job(message)
 
 
 async def everything(bus: Bus) -> list[Job]:
@@ -38,7 +54,7 @@ async def everything(bus: Bus) -> list[Job]:
     jobs = []
     async with bus.read(STATE_STREAM, JOB.all, start=From.LAST_PER_SUBJECT) as reader:
         while reader.backlog:
-            jobs.append(_job(await anext(reader)))
+            jobs.append(parse_job(await anext(reader)))
     return sorted(jobs, key=lambda job: (job.submitted_at_s, job.id))
 
 
@@ -70,7 +86,7 @@ async def changes(bus: Bus, job: str) -> AsyncGenerator[Job, None]:
         try:
             async with bus.read(STATE_STREAM, JOB(job=job), start=From.LAST_PER_SUBJECT) as reader:
                 async for message in reader:
-                    record = _job(message)
+                    record = parse_job(message)
                     yield record
                     if record.state.is_final:
                         return
@@ -89,7 +105,7 @@ async def history(bus: Bus, job: str | None, *, after: int, live: bool) -> Async
                 while live or reader.backlog:
                     message = await anext(reader)
                     read_seq = message.seq
-                    record = _job(message)
+                    record = parse_job(message)
                     for event in _events(message.seq, record) if message.seq > after else ():
                         yield event
                     if job is not None and record.state.is_final:
@@ -121,13 +137,3 @@ def _the_one(ref: str, candidates: list[Job]) -> Job:
 def _events(seq: int, job: Job) -> Iterable[Event]:
     for index, event in enumerate(job.events):
         yield Event(seq, index, job.id, job.state, event.attempt, event.kind, event.at_s, event.message)
-
-
-def _job(message: Message) -> Job:
-    try:
-        return decode(message.payload, Job)
-    except InvalidSpec as error:
-        raise Fault(
-            f"the record on {message.subject} can't be read: {error.message}",
-            "This client may be older than the scheduler: update gpuyard.",
-        ) from error

@@ -11,10 +11,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gpuyard.bus.port import Bus
-from gpuyard.client.aio import AsyncClient, JobRef, Jobs, Nodes
+from gpuyard.client.aio import AsyncClient, Inventories, JobRef, Jobs, Nodes
+from gpuyard.client.node_events import RecordedNodeEvent
 from gpuyard.client.nodes import SAMPLE_WAIT_S
 from gpuyard.client.output import Notice, say_nothing
 from gpuyard.client.records import Event
+from gpuyard.contracts.figures import Figures
+from gpuyard.contracts.history import History
 from gpuyard.contracts.job import Job, JobSpec
 from gpuyard.contracts.log import LogLine
 
@@ -51,6 +54,11 @@ class Client:
             self._run(self._leave(kind, error, trace))
         finally:
             self._stop()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the message bus answered lately."""
+        return self._client.connected
 
     def submit(
         self, spec: JobSpec, *, workdir: Path | str | None = None, request_id: str | None = None
@@ -102,6 +110,28 @@ class Client:
     def nodes(self, *, sample_wait_s: float = SAMPLE_WAIT_S) -> Nodes:
         """Every known node with its GPUs, links, measurements and holders."""
         return self._run(self._client.nodes(sample_wait_s=sample_wait_s))
+
+    def inventories(self) -> Inventories:
+        """What every known node is, sorted by name: its GPUs, links, network cards and labels."""
+        return self._run(self._client.inventories())
+
+    def watch_nodes(self, *, every_s: float = 1.0) -> Generator[Nodes, None, None]:
+        """Every known node with its GPUs, again and again. A node that is not heard turns silent."""
+        return self._iterate(self._client.watch_nodes(every_s=every_s))
+
+    def history(self, node: str, *, last_s: float = 600.0, step_s: float = 10.0) -> History:
+        """What a node's monitor remembers of its GPUs."""
+        return self._run(self._client.history(node, last_s=last_s, step_s=step_s))
+
+    def node_events(
+        self, node: str | None = None, *, after: int = 0, follow: bool = False
+    ) -> Generator[RecordedNodeEvent, None, None]:
+        """What happened to one node or to all, in order."""
+        return self._iterate(self._client.node_events(node, after=after, follow=follow))
+
+    def store_figures(self, figures: Figures, *, timeout_s: float = 30.0) -> None:
+        """Hand measured bandwidths to the node's monitor; returns when its inventory carries them."""
+        self._run(self._client.store_figures(figures, timeout_s=timeout_s))
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:

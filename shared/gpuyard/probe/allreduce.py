@@ -22,7 +22,7 @@ from . import payload
 from .devices import Device, settle, timed_s
 from .effort import Effort
 from .groups import sizes
-from .report import tell
+from .report import rounded, tell
 
 WARM_UP = 2
 _PATIENCE = timedelta(minutes=3)
@@ -83,7 +83,7 @@ def _with_group(rank: int, count: int, devices: Sequence[Device], effort: Effort
         tell(
             "group",
             gpus=[device.gpu for device in devices[:count]],
-            gb_s=bus_gb_s(effort.reduce_bytes, taken),
+            gb_s=rounded(bus_gb_s(effort.reduce_bytes, taken)),
             sums=sum(each.sums for each in taken),
             wrong=sum(each.wrong for each in taken),
         )

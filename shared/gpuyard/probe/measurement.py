@@ -10,7 +10,7 @@ from . import allreduce, groups
 from .devices import Device, can_peer, found, free_bytes
 from .effort import QUICK, SMALL, THOROUGH, Effort
 from .pairs import Copy, one_way
-from .report import tell
+from .report import rounded, tell
 
 
 def measure(kind: str, gpus: Sequence[str], *, is_quick: bool) -> None:
@@ -50,7 +50,7 @@ def measure_pairs(
             "pair",
             a=a.gpu,
             b=b.gpu,
-            gb_s=[way.gb_s for way in ways],
+            gb_s=[rounded(way.gb_s) for way in ways],
             copies=[way.copies for way in ways],
             wrong=[way.wrong for way in ways],
             p2p=can_peer(a.at, b.at),

@@ -14,6 +14,11 @@ class Unfit(Exception):
         self.hint = hint
 
 
+def rounded(gb_s: float) -> float:
+    """A figure without the digits that nobody measured; never 0 unless it is."""
+    return float(f"{gb_s:.4g}")
+
+
 def tell(kind: str, **facts: object) -> None:
     """Print one finding."""
     print(f"{MARK}{json.dumps({'type': kind, **facts})}", flush=True)

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpuyard.contracts.hardware import Gpu, Inventory
-from gpuyard.topology.link_kinds import kinds, links_between, tied_parts
-from gpuyard.topology.tree import Branch, Tier
+from gpuyard.topology.link_kinds import kinds, tied_parts
+from gpuyard.topology.tree import Branch, Tier, links_between
 
 _LONGEST = 44
 

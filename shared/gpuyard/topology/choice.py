@@ -1,7 +1,8 @@
 """Which GPUs of a node to take: a pure decision, remembered for each shape and set of free GPUs.
 
-A set is better by (1) the slowest link of its best ring, (2) the sum of its pairs, (3) how little it takes
-from what stays free, (4) the load on its GPUs, (5) nearness to the same CPUs and NICs, (6) lower indices.
+A set is better by (1) the slowest link of its best ring, (2) the sum of its pairs, (3) how whole it leaves
+pairs, quads and sockets, its own ones first, (4) the load on its GPUs, (5) the NICs that they share,
+(6) lower indices.
 """
 
 from collections.abc import Iterable
@@ -9,9 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
+from gpuyard.topology.rejection import Question, RejectedSet, rejected_sets
 from gpuyard.topology.ring import bits_of, mask_of
 from gpuyard.topology.search import PER_GB_S, best_ring, best_set, terrain_of
 from gpuyard.topology.shape import Shape
+
+__all__ = ["Choice", "RejectedSet", "choice_of", "choose", "explained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +25,6 @@ class Choice:
     gpus: tuple[int, ...]
     bottleneck_gb_s: float | None
     sum_gb_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedSet:
-    """A set that was not taken, and why, in one sentence for people."""
-
-    gpus: tuple[int, ...]
-    bottleneck_gb_s: float | None
-    sum_gb_s: float | None
-    why: str
 
 
 def choose(shape: Shape, free: Iterable[int] | int, count: int, load: tuple[int, ...] = ()) -> Choice | None:
@@ -47,9 +41,19 @@ def choose(shape: Shape, free: Iterable[int] | int, count: int, load: tuple[int,
     return _chosen(shape, mask & (1 << shape.size) - 1, count, load if any(load) else ())
 
 
-def explained(shape: Shape, free: Iterable[int] | int, choice: Choice) -> tuple[RejectedSet, ...]:
-    """The best sets that were not taken, the nearest first."""
-    return ()
+def explained(
+    shape: Shape, free: Iterable[int] | int, choice: Choice, load: tuple[int, ...] = ()
+) -> tuple[RejectedSet, ...]:
+    """The best sets that were not taken and why, the nearest miss first; empty if there was no choice."""
+    mask = mask_of(free) & (1 << shape.size) - 1
+    return _explained(shape, mask, mask_of(choice.gpus), load if any(load) else ())
+
+
+@lru_cache(maxsize=4096)
+def _explained(shape: Shape, free: int, chosen: int, load: tuple[int, ...]) -> tuple[RejectedSet, ...]:
+    if chosen in (0, free):
+        return ()
+    return tuple(rejected_sets(Question(terrain_of(shape), free, load), chosen))
 
 
 @lru_cache(maxsize=16384)

@@ -54,17 +54,6 @@ def kinds(links: Iterable[Link]) -> list[Kind]:
     return sorted(found, key=lambda kind: (-(kind.fastest or 0.0), -kind.nvlinks, kind.label))
 
 
-def links_between(branches: Sequence[Branch], links: Iterable[Link]) -> list[Link]:
-    """The links from one of these branches to another."""
-    side = {gpu: number for number, branch in enumerate(branches) for gpu in branch.gpus}
-    outside = object()
-    return [
-        link
-        for link in links
-        if outside not in (a := side.get(link.a, outside), b := side.get(link.b, outside)) and a != b
-    ]
-
-
 def tied_parts(branch: Branch) -> list[Branch]:
     """The parts of a branch as PCIe sees them: an island is none, its parts are."""
     parts = []

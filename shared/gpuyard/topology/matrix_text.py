@@ -14,9 +14,7 @@ from msgspec.structs import replace
 
 from gpuyard.contracts.hardware import Level, Link, Nic
 from gpuyard.topology.p2p_text import holds_status
-from gpuyard.topology.table_text import MAX_GPUS, Row, Table, TopologyError, is_gpu, nic_names, read_tables
-
-__all__ = ["MAX_GPUS", "Affinity", "Topology", "TopologyError", "parse_topology"]
+from gpuyard.topology.table_text import Row, Table, TopologyError, is_gpu, nic_names, read_tables
 
 _NVLINKS = re.compile(r"NV([1-9][0-9]?)")
 _CPU_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
@@ -89,11 +87,10 @@ def _joined(first: Topology, second: Topology, line: int) -> Topology:
 
 
 def _joined_link(first: Link, second: Link) -> Link | None:
-    if first == second:
-        return first
-    bonded, other = (first, second) if first.nvlinks else (second, first)
-    hidden = bonded.nvlinks and bonded.level in (None, other.level) and not other.nvlinks
-    return replace(bonded, level=other.level) if hidden else None
+    """What both show together; None if they contradict each other."""
+    nvlinks, level = first.nvlinks or second.nvlinks, first.level or second.level
+    agree = second.nvlinks in (0, nvlinks) and second.level in (None, level)
+    return replace(first, nvlinks=nvlinks, level=level) if agree else None
 
 
 def _cells(name: str, row: Row, table: Table) -> dict[str, str]:

@@ -8,9 +8,9 @@ end. That is exact. It takes microseconds on the graphs of real machines, and at
 Sets of GPUs are bit masks. A graph is a sequence of masks: the peers of each GPU.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-Graph = Sequence[int]
+Graph = tuple[int, ...]
 
 _EXACT_GPUS = 16
 # Never reached by `_EXACT_GPUS`; larger graphs are given up after so many dead ends.
@@ -48,13 +48,13 @@ def core(graph: Graph, within: int, links: int) -> int:
     return within
 
 
-def graph_of(size: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+def graph_of(size: int, edges: Iterable[tuple[int, int]]) -> Graph:
     """The peers of each GPU."""
     graph = [0] * size
     for a, b in edges:
         graph[a] |= 1 << b
         graph[b] |= 1 << a
-    return graph
+    return tuple(graph)
 
 
 def bits_of(mask: int) -> tuple[int, ...]:

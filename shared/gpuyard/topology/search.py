@@ -1,9 +1,9 @@
 """The search for the best set of GPUs, exact for up to 16 GPUs and for more where many are alike.
 
 First the highest rate at which a ring of the wanted length exists among the free GPUs. Then all sets
-that such a ring can pass, by what they score: the sum of their pairs, less the bonds they cut. Both are sums
-over pairs, so one number holds them. The first in that order through which the ring really goes is taken,
-with those that score the same; the remaining criteria decide among these.
+that such a ring can pass, by what they score: the sum of their pairs, then the bonds they keep, then how few
+they cut. All are sums over pairs, so one number holds them. The first in that order through which the
+ring really goes is taken, with those that score the same; the remaining criteria decide among these.
 
 GPUs that are alike (twins: equal links and locality to all others) may be exchanged, so only the first free
 ones of each class of twins are tried. That leaves nine sets where 8 of 16 GPUs behind switches are wanted.
@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import combinations, pairwise
 from operator import add
 
-from gpuyard.topology.bonds import bonds_of
+from gpuyard.topology.bonds import Tier, bonds_of, tiers_of
 from gpuyard.topology.ring import Graph, bits_of, core, graph_of, ring_in
 from gpuyard.topology.shape import Matrix, Shape
 
@@ -36,11 +36,7 @@ class Terrain:
     twins: tuple[int, ...]
     bonds: Matrix[int]
     scores: Matrix[int]
-    quads: tuple[tuple[int, ...], ...]
-
-    def graph(self, rate: int) -> Graph:
-        """The links of at least this rate."""
-        return graph_of(self.shape.size, ((a, b) for kb_s, a, b in self.edges if kb_s >= rate))
+    tiers: tuple[Tier, ...]
 
 
 @lru_cache(maxsize=256)
@@ -49,23 +45,31 @@ def terrain_of(shape: Shape) -> Terrain:
     rates = tuple(tuple(round(gb_s * PER_GB_S) for gb_s in row) for row in shape.gb_s)
     pairs = combinations(range(shape.size), 2)
     edges = tuple(sorted(((rates[a][b], a, b) for a, b in pairs), reverse=True))
-    bonds = bonds_of(shape, rates)
+    tiers = tiers_of(shape)
+    bonds = bonds_of(tiers, rates)
     return Terrain(
         shape,
         rates,
         tuple(sorted({rate for rate, _, _ in edges})) or (0,),
         edges,
         _twins(shape, rates),
-        bonds.pairs,
-        _scores(rates, bonds.pairs, bonds.most),
-        bonds.quads,
+        bonds,
+        _scores(rates, bonds),
+        tiers,
     )
 
 
-def _scores(rates: Matrix[int], bonds: Matrix[int], most: int) -> Matrix[int]:
-    """What a pair adds to the score of a set. It saves its bond twice: once from the side of each end."""
+@lru_cache(maxsize=4096)
+def graph_at(terrain: Terrain, rate: int) -> Graph:
+    """The links of at least this rate."""
+    return graph_of(terrain.shape.size, ((a, b) for kb_s, a, b in terrain.edges if kb_s >= rate))
+
+
+def _scores(rates: Matrix[int], bonds: Matrix[int]) -> Matrix[int]:
+    """What a pair adds to the score of a set: its rate, its bond, and, from each end, a bond not cut."""
+    most = 1 + sum(map(sum, bonds))
     return tuple(
-        tuple(rate * most + 2 * bond for rate, bond in zip(row, bonded, strict=True))
+        tuple((rate * most + bond) * most + 2 * bond for rate, bond in zip(row, bonded, strict=True))
         for row, bonded in zip(rates, bonds, strict=True)
     )
 
@@ -73,30 +77,27 @@ def _scores(rates: Matrix[int], bonds: Matrix[int], most: int) -> Matrix[int]:
 def _twins(shape: Shape, rates: Matrix[int]) -> tuple[int, ...]:
     """For each GPU the first one that it may be exchanged with."""
     cells = [
-        list(zip(rates[gpu], shape.nvlinks[gpu], shape.levels[gpu], shape.near[gpu], strict=True))
+        list(zip(rates[gpu], shape.nvlinks[gpu], shape.levels[gpu], shape.nics[gpu], strict=True))
         for gpu in range(shape.size)
     ]
-    first: list[int] = []
-    for b in range(shape.size):
-        alike = (a for a in range(b) if first[a] == a and _are_alike(cells, a, b))
-        first.append(next(alike, b))
-    return tuple(first)
 
+    def are_twins(a: int, b: int) -> bool:
+        others = (gpu for gpu in range(shape.size) if gpu not in (a, b))
+        return shape.sides[a] == shape.sides[b] and all(cells[a][gpu] == cells[b][gpu] for gpu in others)
 
-def _are_alike(cells: Sequence[Sequence[object]], a: int, b: int) -> bool:
-    others = (gpu for gpu in range(len(cells)) if gpu not in (a, b))
-    return all(cells[a][gpu] == cells[b][gpu] for gpu in others)
+    return tuple(next(a for a in range(b + 1) if a == b or are_twins(a, b)) for b in range(shape.size))
 
 
 def best_set(terrain: Terrain, free: int, count: int, load: Sequence[int] = ()) -> int:
     """The best set of so many free GPUs, as a mask. `count` must not exceed the free ones."""
     rate, ring = best_ring(terrain, free, count)
-    graph = terrain.graph(rate)
+    graph = graph_at(terrain, rate)
     within = core(graph, free, min(count - 1, 2))
     seats = _seats(terrain, within, load)
     if _sets(seats, count) > _MOST_SETS:
         return _improved(terrain, graph, free, within, ring)
-    tied = _first_tied(_scored(terrain, seats, free, count), graph, count)
+    scored = _scored(terrain, seats, count, _alone(terrain, free))
+    tied = _first_tied(scored, graph, count)
     return min(tied, key=lambda chosen: last_criteria(terrain, free, chosen, load))
 
 
@@ -106,22 +107,29 @@ def best_ring(terrain: Terrain, free: int, count: int) -> tuple[int, int]:
     ring = sum(1 << gpu for gpu in bits_of(free)[:count])
     while low < high:
         middle = (low + high + 1) // 2
-        found = ring_in(terrain.graph(terrain.steps[middle]), free, count)
+        found = ring_in(graph_at(terrain, terrain.steps[middle]), free, count)
         low, high = (low, middle - 1) if found is None else (middle, high)
         ring = ring if found is None else found
     return terrain.steps[low], ring
 
 
+def sets_to_try(terrain: Terrain, free: int, count: int, load: Sequence[int], most: int) -> list[int] | None:
+    """All sets of so many free GPUs, of twins the first ones only; None if there are more than `most`."""
+    seats = _seats(terrain, free, load)
+    if _sets(seats, count) > most:
+        return None
+    return [chosen for _, chosen in _scored(terrain, seats, count, _alone(terrain, free))]
+
+
 def last_criteria(
     terrain: Terrain, free: int, chosen: int, load: Sequence[int]
 ) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
-    """What decides between sets of one score, the lowest first: broken quads, load, locality, indices."""
-    gpus = bits_of(chosen)
-    near = terrain.shape.near
+    """What decides between sets of one score, the lowest first: broken quads, load, near NICs, indices."""
+    gpus, nics = bits_of(chosen), terrain.shape.nics
     return (
         broken_quads(terrain, free, chosen),
         sum(load[gpu] for gpu in gpus) if load else 0,
-        -sum(near[a][b] for a, b in combinations(gpus, 2)),
+        -sum(nics[a][b] for a, b in combinations(gpus, 2)),
         gpus,
     )
 
@@ -129,7 +137,8 @@ def last_criteria(
 def broken_quads(terrain: Terrain, free: int, chosen: int) -> tuple[int, ...]:
     """How many free quads of each kind lose a part, but not all, of their GPUs."""
     return tuple(
-        sum(quad & free == quad and 0 != quad & chosen != quad for quad in quads) for quads in terrain.quads
+        sum(quad & free == quad and 0 != quad & chosen != quad for quad in tier.quads)
+        for tier in terrain.tiers
     )
 
 
@@ -154,7 +163,7 @@ def _sets(seats: Sequence[tuple[int, bool]], count: int) -> int:
 
 
 def _scored(
-    terrain: Terrain, seats: Sequence[tuple[int, bool]], free: int, count: int
+    terrain: Terrain, seats: Sequence[tuple[int, bool]], count: int, alone: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Every set to try with its score."""
     found: list[tuple[int, int]] = []
@@ -171,7 +180,7 @@ def _scored(
                 more = list(map(add, gains, terrain.scores[gpu]))
                 grow(next_at + 1, chosen | 1 << gpu, score + gains[gpu], more, missing - 1)
 
-    grow(0, 0, 0, _alone(terrain, free), count)
+    grow(0, 0, 0, alone, count)
     return found
 
 

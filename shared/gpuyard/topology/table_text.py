@@ -9,7 +9,7 @@ no name may repeat, and a cut row is refused. Linear in the length of the text.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from gpuyard.contracts.errors import InvalidSpec
 
@@ -51,12 +51,16 @@ class Row:
     def take(self, text: str, count: int) -> None:
         """Take cells from a line, up to `count` in all; what remains goes to `rest`.
 
-        Tabs stop to tell columns apart once a row has been broken into several lines.
+        Cells that lost the blank between them come apart: no symbol is the start of another. Tabs stop
+        to tell columns apart once a row has been broken into several lines.
         """
-        words = list(islice(_WORD.finditer(text), count - len(self.cells)))
-        rest = text[words[-1].end() :] if words else text
-        self.rest = f"{self.rest} {rest}".replace("\t", " ") if self.cells else rest
-        self.cells += [word.group() for word in words]
+        broken, end = bool(self.cells), 0
+        for word in _WORD.finditer(text):
+            if len(self.cells) >= count:
+                break
+            self.cells += _pieces(_CELL, word.group()) or [word.group()]
+            end = word.end()
+        self.rest = f"{self.rest} {text[end:]}".replace("\t", " ") if broken else text[end:]
 
 
 @dataclass(slots=True)
@@ -221,11 +225,14 @@ def _columns(words: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _names(word: str) -> list[str]:
     """The device names in a word: one, or several that lost the tabs between them; none if it is no name."""
-    glued = _DEVICE.findall(word)
-    if glued and "".join(glued) == word:
-        return glued
     plain = _NAME.fullmatch(word) and "GPU" not in word and not _CELL.fullmatch(word)
-    return [word] if plain else []
+    return _pieces(_DEVICE, word) or ([word] if plain else [])
+
+
+def _pieces(pattern: re.Pattern[str], word: str) -> list[str]:
+    """The word as a chain of matches, none left over; empty if it is no such chain."""
+    found = pattern.findall(word)
+    return found if "".join(found) == word else []
 
 
 def _check_devices(table: Table) -> None:
@@ -242,8 +249,9 @@ def _check_devices(table: Table) -> None:
 def _check_rows(table: Table) -> None:
     count = len(table.devices)
     for name, row in table.rows.items():
-        if len(row.cells) < count:
-            raise TopologyError(f"the row of {name} is cut: {len(row.cells)} of {count} cells", row.line)
+        if len(row.cells) != count:
+            what = "is cut" if len(row.cells) < count else "is too long"
+            raise TopologyError(f"the row of {name} {what}: {len(row.cells)} of {count} cells", row.line)
     missing = [name for name in table.gpus if name not in table.rows]
     if missing:
         raise TopologyError(f"the row of {missing[0]} is missing", table.last_line)

@@ -69,7 +69,8 @@ def _summary(inventory: Inventory, tree: Branch, holders: Holders) -> str:
     free = sum(occupancy(gpu, holders).standing is Standing.FREE for gpu in inventory.gpus)
     islands = [len(branch.gpus) for _, branch in _indented(tree) if branch.tier is Tier.NVLINK_ISLAND]
     islands += [len(island) for island in tree.crossing]
-    joined = f", NVLink islands of {', '.join(map(str, sorted(islands, reverse=True)))}" if islands else ""
+    sizes = ", ".join(map(str, sorted(islands, reverse=True)))
+    joined = f", NVLink island{'s' * (len(islands) > 1)} of {sizes}" if islands else ""
     return f"{models(inventory.gpus)}, {free} free{joined}"
 
 

@@ -9,7 +9,7 @@ may tell. Where it does not, or where a virtual machine shows all as equally nea
 Quadratic in the number of GPUs of a node.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -125,12 +125,15 @@ class _Grower:
         return Branch(group.tier, group.name, gpus, self._reach(children), nics, tuple(children), crossing)
 
     def _reach(self, children: list[Branch]) -> tuple[str, ...]:
-        side = {gpu: number for number, child in enumerate(children) for gpu in child.gpus}
-        labels: dict[str, int] = defaultdict(int)
-        for link in self.links:
-            if link.a in side and link.b in side and side[link.a] != side[link.b]:
-                labels[str(link.label)] += 1
+        labels = Counter(str(link.label) for link in links_between(children, self.links))
         return tuple(sorted(labels, key=lambda label: (-labels[label], label)))
+
+
+def links_between(branches: Iterable[Branch], links: Iterable[Link]) -> list[Link]:
+    """The links from one of these branches to another."""
+    side = {gpu: number for number, branch in enumerate(branches) for gpu in branch.gpus}
+    known = [link for link in links if link.a in side and link.b in side]
+    return [link for link in known if side[link.a] != side[link.b]]
 
 
 def _pcie_groups(inventory: Inventory) -> Iterator[_Group]:

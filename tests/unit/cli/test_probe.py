@@ -199,6 +199,18 @@ def test_figures_nobody_takes_in_are_shown_and_end_with_124(
     assert "48.2/48.2" in result.out
 
 
+def test_pairs_are_shown_upwards_in_whatever_order_the_rank_sees_its_gpus(shell: Shell) -> None:
+    turned = (PLAN, pair("d", "a", 48.4, 40.2, wrong=1), pair("b", "a", 23.9, 24.1), DONE)
+    result = shell("probe", "--json", prepare=telling(*turned))
+    view = result.json
+    assert [(each["a"], each["b"], each["gb_s"]) for each in view["pairs"]] == [
+        (0, 3, [40.2, 48.4]),
+        (0, 1, [24.1, 23.9]),
+    ]
+    assert view["remarks"] == ["GPU 0-3: WRONG PAYLOAD in copies: 1 of 10 from 0 to 3; not stored"]
+    assert "[2/3] GPU 0-1: 23.9 GB/s" in result.err
+
+
 # What can't be probed
 
 

@@ -10,18 +10,23 @@ from gpuyard.bus.memory import MemoryBus
 from gpuyard.bus.port import Bus
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure
-from gpuyard.contracts.hardware import Gpu, Inventory, Level, Link
+from gpuyard.contracts.hardware import Gpu, Inventory, Level, Link, NodeSample
+from gpuyard.contracts.history import History
 from gpuyard.contracts.ids import job_id
 from gpuyard.contracts.job import Exit, Job, JobEvent, JobSpec, JobState, Reason, TaskSpec
 from gpuyard.contracts.log import OUT, LogBatch, LogChunk, LogPage, partition_of
+from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.placement import PlacedLink, Placement, Slot
 from gpuyard.contracts.request import Accepted, Cancel, Reply, Request, Submit
 from gpuyard.contracts.subjects import (
+    HISTORY_QUERY,
     INVENTORY,
     JOB,
     LOG,
     LOG_QUERY,
+    NODE_EVENT,
     REQUESTS_STREAM,
+    SAMPLE,
     STREAMS,
 )
 
@@ -66,10 +71,16 @@ class FakeYard:
         self.refusal: Failure | None = None
         self.script: Script | None = None
         """What happens to a job once it is accepted."""
+        self.samples: dict[str, NodeSample] = {}
+        """What each node measures, over and over."""
+        self.histories: dict[str, History | Failure] = {}
+        """What each node's monitor answers."""
 
     async def serve(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._answer_queries())
+            tasks.create_task(self._answer_history_queries())
+            tasks.create_task(self._publish_samples())
             async with self.bus.work(REQUESTS_STREAM, "scheduler") as work:
                 async for delivery in work:
                     request: Request = decode(delivery.message.payload, Request)
@@ -92,6 +103,19 @@ class FakeYard:
         async with self.bus.subscribe(LOG_QUERY()) as queries:
             async for query in queries:
                 await self.bus.publish(query.reply, encode(LogPage(attempt=0)))
+
+    async def _answer_history_queries(self) -> None:
+        async with self.bus.subscribe(HISTORY_QUERY.all) as queries:
+            async for query in queries:
+                node = HISTORY_QUERY.ids(query.subject)["node"]
+                if node in self.histories:
+                    await self.bus.publish(query.reply, encode(self.histories[node]))
+
+    async def _publish_samples(self) -> None:
+        while True:
+            for sample in list(self.samples.values()):
+                await self.bus.publish(SAMPLE(node=sample.node), encode(sample))
+            await asyncio.sleep(0.01)
 
     async def _decide(self, request: Request) -> Reply:
         if self.refusal:
@@ -163,8 +187,14 @@ class FakeYard:
             LOG(partition=partition_of(job.id), job=job.id, attempt=job.attempt, rank=rank), encode(batch)
         )
 
-    async def add_node(self, inventory: Inventory = INVENTORY_OF_NODE) -> None:
+    async def add_node(self, inventory: Inventory = INVENTORY_OF_NODE, *, speaks: bool = False) -> None:
+        """Let a node present itself; one that speaks measures nothing, but does so again and again."""
         await self.bus.append(INVENTORY(node=inventory.node), encode(inventory))
+        if speaks:
+            self.samples.setdefault(inventory.node, NodeSample(inventory.node, 1.0, 0))
+
+    async def happen(self, event: NodeEvent) -> None:
+        await self.bus.append(NODE_EVENT(node=event.node), encode(event))
 
 
 @asynccontextmanager

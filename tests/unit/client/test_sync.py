@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gpuyard import AsyncClient, Client, JobState, NotFound
+from gpuyard import AsyncClient, Client, InvalidSpec, JobState, NotFound
 from tests.unit.client.fake_yard import FakeYard, a_spec, fake_yard
 
 
@@ -44,6 +44,9 @@ def test_a_job_from_submit_to_end(client: Client) -> None:
     assert client.get("train").id == client.list()[0].id
     assert client.list(active_only=True) == []
     assert client.nodes(sample_wait_s=0) == []
+    assert next(client.watch_nodes()) == []
+    assert list(client.node_events()) == []
+    assert client.connected
 
 
 def test_errors_are_the_same(client: Client) -> None:
@@ -51,6 +54,8 @@ def test_errors_are_the_same(client: Client) -> None:
         client.get("nothing")
     with pytest.raises(NotFound):
         next(client.logs("nothing"))
+    with pytest.raises(InvalidSpec):
+        client.history("no node!")
 
 
 def test_an_iterator_that_is_left_early_is_closed(client: Client) -> None:

@@ -25,6 +25,7 @@ is assigned to it counts from the next call on, in this process and in any other
 old drivers do.
 """
 
+import atexit
 import ctypes
 import functools
 import mmap
@@ -39,7 +40,8 @@ import pytest
 
 from gpuyard.contracts.hardware import Level, Link
 from gpuyard.topology.capture import Capture
-from gpuyard.topology.gpu_models import NvLink
+from gpuyard.topology.gpu_models import GpuModel, NvLink
+from gpuyard.topology.link_speed import described
 from gpuyard.topology.matrix_text import Affinity
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
@@ -61,6 +63,8 @@ _VERSIONS = {
     NvLink.V5: 7,
 }
 _ENDLESS = -1
+_READ, _WRITE, _NVLINK = 0, 1, 2
+_REFUSED = 5
 _U, _I, _U64 = ctypes.c_uint, ctypes.c_int, ctypes.c_uint64
 
 
@@ -203,21 +207,15 @@ class FakeDriver(ctypes.Structure):
     @classmethod
     def of(cls, capture: Capture, folder: Path) -> "FakeDriver":
         """A driver on the machine of a capture. `NV#` hides a pair's PCIe level: sockets tell it."""
-        driver = cls.at(folder)
-        affinities, links = capture.topology.gpus, capture.topology.links
+        driver, affinities = cls.at(folder), capture.topology.gpus
         driver.install(len(affinities), capture.model.name.encode())
         for gpu, affinity in zip(driver.gpus, affinities, strict=False):
-            _settle(gpu, affinity)
-        switched = _needs_switch(links, len(affinities))
-        version = _VERSIONS.get(capture.model.nvlink or NvLink.V3, 0)
-        for link in links:
-            driver.set_level(
-                link.a, link.b, link.level or _hidden_level(affinities[link.a], affinities[link.b])
-            )
-            if not switched:
-                driver.join(link.a, link.b, link.nvlinks, version)
-        for gpu in driver.gpus[: driver.count] if switched else ():
-            gpu.wire(*[SWITCH] * links[0].nvlinks, kind=TO_SWITCH, version=version)
+            _settle(gpu, capture.model, affinity)
+        for link in described(capture.topology.links, capture.model):
+            hidden = Level.SAME_NODE if affinities[link.a] == affinities[link.b] else Level.SYSTEM
+            driver.set_level(link.a, link.b, link.level or hidden)
+            driver.set_p2p(link.a, link.b, link.p2p)
+            driver.plug(link, _VERSIONS.get(capture.model.nvlink or NvLink.V3, 0))
         return driver
 
     def install(self, count: int, name: bytes = b"NVIDIA A100-SXM4-80GB") -> None:
@@ -230,6 +228,20 @@ class FakeDriver(ctypes.Structure):
 
     def set_level(self, a: int, b: int, level: Level) -> None:
         self.levels[a][b] = self.levels[b][a] = _LEVELS[level]
+
+    def set_p2p(self, a: int, b: int, allowed: bool | None) -> None:
+        """Whether two GPUs may read and write each other; None: the driver does not tell."""
+        for how in (_READ, _WRITE):
+            self.p2p[how][a][b] = self.p2p[how][b][a] = -1 if allowed is None else _REFUSED * (not allowed)
+
+    def plug(self, link: Link, version: int) -> None:
+        """Wire two GPUs as a link says: to each other, or each to the switch, once for all its peers."""
+        self.p2p[_NVLINK][link.a][link.b] = self.p2p[_NVLINK][link.b][link.a] = _REFUSED * (not link.nvlinks)
+        if not link.switched:
+            self.join(link.a, link.b, link.nvlinks, version)
+            return
+        for gpu in (self.gpus[link.a], self.gpus[link.b]):
+            gpu.wire(*[SWITCH] * (link.nvlinks - gpu.port_count), kind=TO_SWITCH, version=version)
 
     def join(self, a: int, b: int, nvlinks: int, version: int = _VERSIONS[NvLink.V3]) -> None:
         """Wire two GPUs directly."""
@@ -273,15 +285,21 @@ def compiler() -> str | None:
 @functools.cache
 def standard() -> Path:
     """The library with all functions, compiled once for each test process."""
-    return build(Path(tempfile.mkdtemp(prefix="fake-nvml-")))
+    folder = Path(tempfile.mkdtemp(prefix="fake-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return build(folder)
 
 
 def build(folder: Path, without: Iterable[str] = ()) -> Path:
-    """Compile a library; `without` names C functions that it lacks."""
+    """Compile a library; `without` names C functions that it lacks.
+
+    It has a file's name only, and no name inside: with one, this process would take it for the real
+    library from then on.
+    """
     library = folder / "libnvidia-ml.so.1"
     hidden = [f"-D{name}=hidden_{at}" for at, name in enumerate(without)]
     command = [str(compiler()), "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *hidden]
-    subprocess.run([*command, "-Wl,-soname,libnvidia-ml.so.1", "-o", str(library), str(SOURCE)], check=True)
+    subprocess.run([*command, "-o", str(library), str(SOURCE)], check=True)
     return library
 
 
@@ -303,19 +321,15 @@ def _gpu(index: int, name: bytes) -> FakeGpu:
     )
 
 
-def _settle(gpu: FakeGpu, affinity: Affinity) -> None:
+def _settle(gpu: FakeGpu, model: GpuModel, affinity: Affinity) -> None:
+    if model.memory_bytes:
+        gpu.memory_total_bytes = model.memory_bytes
+    if model.socket_gb_s:
+        gpu.wire(b"", b"", b"", kind=TO_CPU)
+    before_ampere = model.pcie == 3
+    gpu.refuse("nvmlDeviceGetRemappedRows" if before_ampere else "nvmlDeviceGetRetiredPages")
     gpu.numas = 0 if affinity.numa is None else 1 << affinity.numa
     for part in affinity.cpus.split(",") if affinity.cpus else ():
         first, _, last = part.partition("-")
         for cpu in range(int(first), int(last or first) + 1):
             gpu.cpus[cpu // 64] |= 1 << cpu % 64
-
-
-def _needs_switch(links: Iterable[Link], count: int) -> bool:
-    """More links to all peers together than any GPU has ports."""
-    bonded = {link.nvlinks for link in links}
-    return len(bonded) == 1 and bonded.pop() * (count - 1) > _PORTS
-
-
-def _hidden_level(a: Affinity, b: Affinity) -> Level:
-    return Level.SAME_NODE if a == b else Level.SYSTEM

@@ -50,7 +50,8 @@ def test_a_child_that_cleared_its_environment_is_known_by_its_parent() -> None:
     child = f"import os; print(os.getpid(), flush=True); {WAIT}"
     spawn = (
         "import subprocess, sys; "
-        f"p = subprocess.Popen([sys.executable, '-c', {child!r}], env={{}}, stdin=0, stdout=subprocess.PIPE); "
+        f"command = [sys.executable, '-c', {child!r}]; "
+        "p = subprocess.Popen(command, env={}, stdin=0, stdout=subprocess.PIPE); "
         "pid = p.stdout.readline(); print('up', flush=True); print(pid.decode().strip(), flush=True); "
         "sys.exit(p.wait())"
     )

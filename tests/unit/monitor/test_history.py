@@ -42,7 +42,7 @@ def test_the_last_of_several_readings_in_a_second_stays() -> None:
     history = NodeHistory("n1")
     for at_s, value in ((1.0, 0.1), (1.5, 0.2), (1.9, 0.3)):
         history.put([GpuSample("g0", value)], at_s)
-    assert utilisation(history.answer(HistoryQuery(1, 1), 0.0, 1.9)) == (pytest.approx(0.3),)
+    assert utilisation(history.answer(HistoryQuery(1, 1), 0.0, 1.9)) == (0.3,)
 
 
 def test_a_gpu_that_is_gone_is_forgotten_after_an_hour() -> None:

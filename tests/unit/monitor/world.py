@@ -54,7 +54,7 @@ class FlakyBus(MemoryBus):
     ) -> Appended:
         await self.open.wait()
         self._check()
-        return await super().append(subject, payload, headers=headers, timeout_s=timeout_s)
+        return await super().append(subject, payload, headers=headers, msg_id=msg_id, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def read(
@@ -72,9 +72,16 @@ class LosingReader:
     """Ends as a reader does whose stream lost data, when told to."""
 
     def __init__(self, reader: Reader, lost: asyncio.Event) -> None:
-        self.backlog = 0
         self._reader = reader
         self._lost = lost
+
+    @property
+    def backlog(self) -> int:
+        return self._reader.backlog
+
+    @backlog.setter
+    def backlog(self, value: int) -> None:
+        self._reader.backlog = value
 
     def __aiter__(self) -> Self:
         return self

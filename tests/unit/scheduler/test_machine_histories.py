@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from gpuyard.contracts.errors import Failure
+from gpuyard.contracts.hardware import Health
 from gpuyard.contracts.job import JobState
 from gpuyard.contracts.request import Accepted
+from gpuyard_scheduler.core.events import LoadSeen
 from tests.unit.scheduler.world import World, spec
 
 
@@ -61,6 +63,14 @@ class Histories(RuleBasedStateMachine):
     def tick(self, seconds: float, beat: bool) -> None:
         self.world.tick(seconds, beat=beat)
 
+    @rule(node=st.sampled_from("ab"), gpu=st.integers(0, 7), health=st.sampled_from(Health))
+    def fall_ill_or_recover(self, node: str, gpu: int, health: Health) -> None:
+        self.world.set_health(node, health, gpu)
+
+    @rule(node=st.sampled_from("abc"), gpu=st.integers(0, 3), level=st.integers(0, 3))
+    def measure(self, node: str, gpu: int, level: int) -> None:
+        self.world.feed(LoadSeen(node, {f"GPU-{node}-{gpu}": level}))
+
     @rule()
     def take_over(self) -> None:
         self.world.take_over()
@@ -70,8 +80,10 @@ class Histories(RuleBasedStateMachine):
         self.world.check()
 
     def teardown(self) -> None:
-        """Left in peace, every accepted job ends and every GPU is free again."""
+        """Left in peace and in health, every accepted job ends and every GPU is free again."""
         world = self.world
+        for node in "ab":
+            world.set_health(node, Health.OK, *range(8))
         for _ in range(4 * len(world.jobs) + 8):
             world.tick()
             world.obey()

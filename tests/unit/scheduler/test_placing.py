@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from gpuyard.contracts.hardware import Health
 from gpuyard.contracts.job import JobSpec, JobState, Reason, TaskSpec
@@ -69,8 +70,42 @@ def test_of_two_nodes_the_better_linked_is_taken_and_the_other_explained() -> No
     assert placement.nodes == ("b",)
     other = placement.rejected[-1]
     assert other.node == "a"
-    assert other.why == "its free GPUs reach 19 GB/s instead of 48.2 GB/s"
+    assert other.why == "its free GPUs reach 19 GB/s instead of 48.2"
     assert len(placement.rejected) <= 3
+
+
+def test_the_next_best_sets_on_the_node_are_explained_too() -> None:
+    placement = placed(a_world(a=CUBE_MESH), spec(4))
+    assert 1 <= len(placement.rejected) <= 3
+    nearest = placement.rejected[0]
+    assert len(nearest.gpus) == 4
+    assert set(nearest.gpus) != {gpu for slot in placement.slots for gpu in slot.gpus}
+    assert nearest.why
+    assert nearest.bottleneck_gb_s
+
+
+def test_noise_of_a_measurement_does_not_count_more_than_a_full_node() -> None:
+    world = World()
+    world.add_node("a", 3, pairs={(0, 1): 48.3, (0, 2): 48.3, (1, 2): 48.3})
+    world.add_node("b", 2, pairs={(0, 1): 48.2})
+    placement = placed(world, spec(2))
+    assert placement.nodes == ("b",)
+    assert placement.rejected[-1].why == "GPUs left free: 1 instead of 0; the fullest node is taken"
+
+
+def test_links_of_unknown_speed_are_not_told_as_zero() -> None:
+    world = a_world(a=CUBE_MESH, b=2)
+    unknown = tuple(structs.replace(link, gb_s=None) for link in world.inventories["b"].links)
+    world.inventories["b"] = structs.replace(world.inventories["b"], links=unknown)
+    world.introduce("b")
+    placement = placed(world, spec(2))
+    assert placement.rejected[-1].why == "its free GPUs reach an unknown speed instead of 48.2 GB/s"
+    there = placed(world, spec(2, nodes=("b",)))
+    assert (there.bottleneck_gb_s, there.sum_gb_s) == (None, None)
+
+
+def test_large_sets_are_not_listed_again_and_again() -> None:
+    assert placed(a_world(a=100, b=100), spec(65)).rejected == ()
 
 
 def test_single_gpus_are_taken_where_no_nvlink_pair_is_parted() -> None:
@@ -88,7 +123,7 @@ def test_the_fullest_of_equal_nodes_is_taken() -> None:
     hold(world, "b", 0, 1, 2)
     placement = placed(world, spec(2))
     assert placement.nodes == ("b",)
-    assert placement.rejected[-1].why == "it would leave 6 GPUs free instead of 3: the fullest node is taken"
+    assert placement.rejected[-1].why == "GPUs left free: 6 instead of 3; the fullest node is taken"
 
 
 def test_equal_nodes_are_one_group() -> None:
@@ -196,7 +231,7 @@ def test_a_foreign_gpu_is_skipped_and_used_again_once_it_is_free() -> None:
     assert reason
     assert reason.code == "waiting_for_health"
     assert reason.message == (
-        "needs 8 GPUs at once; 8 are free, 1 of them are used by processes nobody scheduled: "
+        "needs 8 GPUs at once; 8 are there, 1 of them used by processes nobody scheduled: "
         "a GPU 0 (python of ann (process 7))"
     )
     small = world.submit(spec(7)).job  # type: ignore[union-attr]
@@ -213,10 +248,14 @@ def test_jobs_on_a_gpu_that_falls_ill_run_on() -> None:
     world.obey()
     world.set_health("a", Health.OUT, 0, 1)
     assert world.jobs[job].state is JobState.RUNNING
+    waiting = world.submit(spec(2)).job  # type: ignore[union-attr]
+    reason = world.jobs[waiting].reason
+    assert reason
+    assert reason.message.startswith("needs 2 GPUs at once; 2 are there, 2 of them out of service: a GPU 0 (")
     world.exit(job)
     found = place(spec(1), world.machine.cluster)
     assert isinstance(found, Reason)
-    assert "2 of them are out of service" in found.message
+    assert "2 are free, 2 of them out of service" in found.message
 
 
 def test_ill_gpus_and_held_ones_together_are_told_while_others_run() -> None:
@@ -226,7 +265,7 @@ def test_ill_gpus_and_held_ones_together_are_told_while_others_run() -> None:
     found = place(spec(3), world.machine.cluster)
     assert isinstance(found, Reason)
     assert found.code == "waiting_for_health"
-    assert "3 are free, 1 of them are of unknown health" in found.message
+    assert "3 are free, 1 of them of unknown health" in found.message
     found = place(spec(4), world.machine.cluster)
     assert isinstance(found, Reason)
     assert found.code == "waiting_for_gpus"

@@ -119,6 +119,7 @@ class World:
                     before = self.jobs.get(job.id)
                     assert job.version == (before.version if before else 0) + 1, "versions count by one"
                     assert job.events, "each record says what happened"
+                    self._check_health(job)
                     self.jobs[job.id] = job
                 case Give(order, _):
                     assert order.job in self.jobs or isinstance(order, Stop), "an order before its record"
@@ -127,6 +128,13 @@ class World:
                     self.replies[reply_to] = reply
                 case Forget(job_id):
                     self.forgotten.append(job_id)
+
+    def _check_health(self, job: Job) -> None:
+        """What has just been placed is on GPUs that are well."""
+        if job.placement and job.events[-1].kind == "placed":
+            given = {gpu for slot in job.placement.slots for gpu in slot.gpus}
+            known = [gpu for inventory in self.inventories.values() for gpu in inventory.gpus]
+            assert all(gpu.health is Health.OK for gpu in known if gpu.uuid in given)
 
     def submit(self, wanted: JobSpec, request_id: str = "") -> Reply:
         self._requests += 1

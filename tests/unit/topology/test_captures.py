@@ -5,7 +5,7 @@ import pytest
 from gpuyard.contracts.errors import InvalidSpec, NotFound
 from gpuyard.topology import captures
 from gpuyard.topology.capture import parse_capture
-from gpuyard.topology.matrix_text import TopologyError
+from gpuyard.topology.table_text import TopologyError
 
 TWO = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
 
@@ -39,10 +39,15 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -
     assert all(known in caught.value.hint for known in captures.names())
 
 
-@pytest.mark.parametrize("name", ["", "zzzzzzzz", "no/such/file.txt", "a\x00b", "."])
+@pytest.mark.parametrize("name", ["", "zzzzzzzz", "no/such/file.txt", "a\x00b"])
 def test_what_is_neither_name_nor_file_is_not_found(name: str) -> None:
     with pytest.raises(NotFound, match="no captured topology"):
         captures.load(name)
+
+
+def test_a_folder_is_no_capture(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match="no ordinary file"):
+        captures.load(str(tmp_path))
 
 
 def test_a_file_works_as_well(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ import pytest
 
 from gpuyard.contracts.hardware import Level, Link
 from gpuyard.topology.capture import parse_capture
-from gpuyard.topology.matrix_text import TopologyError, parse_topology
+from gpuyard.topology.matrix_text import parse_topology
 from gpuyard.topology.p2p_text import Status, parse_p2p, with_p2p
+from gpuyard.topology.table_text import TopologyError
 
 FOLDER = Path(__file__).parents[2] / "data" / "captures" / "p2p"
 LINKS = "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n"

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Active NVLink ports of one GPU: by the bus id at the far end, or into a switch or the unknown.
-
-    `numbers` names all ports that there are, up or down.
-    """
+    """Active NVLink ports of one GPU, by what is at the far end; `numbers` names all ports, up or down."""
 
     bus_id: str
     peers: tuple[str, ...] = ()
+    """Bus ids of GPUs, once for each link."""
     switched: int = 0
-    active: int = 0
+    """Into a switch or the unknown."""
+    to_cpu: int = 0
     numbers: tuple[int, ...] = ()
+
+    @property
+    def active(self) -> int:
+        return len(self.peers) + self.switched + self.to_cpu
 
 
 def bonded(a: Ports, b: Ports) -> int:

@@ -6,7 +6,7 @@ the last one back, since a monitor without memory would call a broken GPU well.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -110,7 +110,14 @@ class Watch:
             self._wards[gpu.uuid].known = Known(nvlinks[gpu.uuid], gpu.mig)
         for uuid in self._wards.keys() - nvlinks.keys():
             del self._wards[uuid]
+        if self._hardware.found:
+            self._miss(nvlinks.keys() - {gpu.uuid for gpu in self._hardware.found.gpus}, now)
         self._bare = bare
+
+    def _miss(self, uuids: Iterable[str], now: Moment) -> None:
+        """GPUs that the driver no longer lists are lost before anybody can take them for well."""
+        for uuid in uuids:
+            self._wards[uuid].see(Reading(uuid, lost=True), now, paced=False)
 
     def _see_readings(self, look: Look, now: Moment, holders: Holders | None) -> None:
         """A GPU of the inventory that the driver no longer lists is lost too."""

@@ -1,19 +1,26 @@
 """Nodes that can take a whole gang, the best first, and what makes one better than another."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gpuyard.topology.choice import Choice, choose
 from gpuyard_scheduler.core.node import Node, State
 from gpuyard_scheduler.core.share import Rank, cpu_ranks_of, gpus_of
 
+_STEP = 1.02
+
 
 class Merit(NamedTuple):
-    """Compared field by field; less is better. Bandwidths are negative GB/s, unknown ones count as 0."""
+    """Compared field by field; less is better.
+
+    Bandwidths are in negative steps of 2 %, so that noise of measurements tells no nodes apart.
+    """
 
     failed_launches: int
-    bottleneck: float
-    total: float
+    bottleneck: int
+    total: int
     parted: int
     """Pairs joined by NVLink of which one is taken and one stays free."""
     left: int
@@ -49,15 +56,15 @@ def _taken_places(node: Node, places: int) -> int:
     return -node.room_for_cpu_ranks() if places else 0
 
 
+@lru_cache(maxsize=65536)
 def merit(state: State, choice: Choice) -> Merit:
     """What the choice is worth on nodes of this state."""
     rest = [gpu for gpu in range(state.shape.size) if state.free >> gpu & 1 and gpu not in choice.gpus]
     nvlinks = state.shape.nvlinks
     return Merit(
         state.failed_launches,
-        -(choice.bottleneck_gb_s or 0.0),
-        # Rounded: sums of equal links in another order must not count as different.
-        -round(choice.sum_gb_s or 0.0, 3),
+        -_steps(choice.bottleneck_gb_s),
+        -_steps(choice.sum_gb_s),
         sum(bool(nvlinks[a][b]) for a in choice.gpus for b in rest),
         # Work without GPUs stays away from nodes that have some.
         len(rest) if choice.gpus else state.shape.size,
@@ -65,22 +72,30 @@ def merit(state: State, choice: Choice) -> Merit:
     )
 
 
-def why_worse(other: Merit, best: Merit) -> str:
-    """Why the other was not taken, in one sentence."""
-    if other.failed_launches != best.failed_launches:
+def _steps(gb_s: float | None) -> int:
+    return round(math.log(1.0 + gb_s, _STEP)) if gb_s else 0
+
+
+def why_worse(option: Option, best: Option) -> str:
+    """Why the option was not taken, in one sentence."""
+    theirs, ours = option.merit, best.merit
+    if theirs.failed_launches != ours.failed_launches:
         return "a launch failed there lately"
-    if other.bottleneck != best.bottleneck:
-        return f"its free GPUs reach {_gb_s(other.bottleneck)} instead of {_gb_s(best.bottleneck)}"
-    if other.total != best.total:
-        return f"its links add up to {_gb_s(other.total)} instead of {_gb_s(best.total)}"
-    if other.parted != best.parted:
-        return f"it would part {other.parted} pairs joined by NVLink instead of {best.parted}"
-    if other.left != best.left:
-        return f"it would leave {other.left} GPUs free instead of {best.left}: the fullest node is taken"
-    if other.load != best.load:
+    if theirs.bottleneck != ours.bottleneck:
+        speeds = _instead(option.choice.bottleneck_gb_s, best.choice.bottleneck_gb_s)
+        return f"its free GPUs reach {speeds}"
+    if theirs.total != ours.total:
+        return f"its links add up to {_instead(option.choice.sum_gb_s, best.choice.sum_gb_s)}"
+    if theirs.parted != ours.parted:
+        return f"it would part {theirs.parted} pairs joined by NVLink instead of {ours.parted}"
+    if theirs.left != ours.left:
+        return f"GPUs left free: {theirs.left} instead of {ours.left}; the fullest node is taken"
+    if theirs.load != ours.load:
         return "its GPUs are busier"
     return "just as good: the first by name was taken"
 
 
-def _gb_s(negative: float) -> str:
-    return f"{round(-negative, 1):g} GB/s" if negative else "an unknown speed"
+def _instead(theirs: float | None, ours: float | None) -> str:
+    if not theirs:
+        return f"an unknown speed instead of {round(ours or 0.0, 1):g} GB/s"
+    return f"{round(theirs, 1):g} GB/s instead of {round(ours or 0.0, 1):g}"

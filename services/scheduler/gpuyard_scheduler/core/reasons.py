@@ -29,21 +29,21 @@ def why_not(spec: JobSpec, cluster: Cluster) -> Reason:
         where = f"{some_of(spec.nodes)}: full" if spec.nodes else "every node is full"
         return Reason("waiting_for_room", f"{where} of ranks without GPUs", "Wait for some to end.")
     if fits(spec, cluster.supposing(all_free=False)):
-        return unwell(spec, cluster)
+        return unwell(spec, cluster, "are free")
     free = sum(node.free_count for node in nodes)
     where = f"on {some_of(spec.nodes)}" if spec.nodes else "where they could be used"
     message = f"needs {spec.gpu_count} GPUs at once; {free} are free {where}"
     return Reason("waiting_for_gpus", message, "It starts when enough jobs have ended.")
 
 
-def unwell(spec: JobSpec, cluster: Cluster) -> Reason:
-    """GPUs that nobody has can't be used: `8 GPUs are free, 2 of them are out of service: n1 GPU 3 (...)`."""
+def unwell(spec: JobSpec, cluster: Cluster, counted_as: str) -> Reason:
+    """GPUs that nobody has can't be used: `8 are free, 2 of them out of service: n1 GPU 3 (...)`."""
     nodes = cluster.usable(spec.nodes)
     found = [(node, gpu) for node in nodes for gpu in node.unwell()]
     kinds = Counter(_HEALTH.get(gpu.health, gpu.health) for _, gpu in found)
-    counted = ", ".join(f"{number} of them are {kind}" for kind, number in kinds.items())
-    free = sum(node.free_count for node in nodes) + len(found)
-    message = f"needs {spec.gpu_count} GPUs at once; {free} are free, {counted}: {_named(found)}"
+    ill = ", ".join(f"{number} of them {kind}" for kind, number in kinds.items())
+    number = sum(node.free_count for node in nodes) + len(found)
+    message = f"needs {spec.gpu_count} GPUs at once; {number} {counted_as}, {ill}: {_named(found)}"
     return Reason("waiting_for_health", message, "`gpuyard nodes` says what clears it.")
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from gpuyard.contracts.placement import Alternative
-from gpuyard.topology.choice import Choice, RejectedSet, explained
+from gpuyard.topology.choice import Choice, explained
+from gpuyard.topology.rejection import RejectedSet
 from gpuyard_scheduler.core.node import Node
 from gpuyard_scheduler.core.option import Option, why_worse
 from gpuyard_scheduler.core.seats import figures
@@ -18,13 +19,13 @@ def rejected(best: Option, others: Sequence[Option]) -> tuple[Alternative, ...]:
     """The next best sets on the node, and the best set on another node."""
     if not 0 < len(best.choice.gpus) <= _MOST_GPUS:
         return ()
-    elsewhere = [_on(other.node, other.choice, why_worse(other.merit, best.merit)) for other in others[:1]]
+    elsewhere = [_on(other.node, other.choice, why_worse(other, best)) for other in others[:1]]
     return (*islice(_here(best), _AT_MOST - len(elsewhere)), *elsewhere)
 
 
 def _here(best: Option) -> Iterator[Alternative]:
     state = best.node.state
-    for found in explained(state.shape, state.free, best.choice):
+    for found in explained(state.shape, state.free, best.choice, state.load):
         yield _on(best.node, found, found.why)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gpuyard.contracts.placement import Alternative, PlacedLink, Placement, Slot
-from gpuyard.topology.choice import Choice, RejectedSet
+from gpuyard.topology.choice import Choice
+from gpuyard.topology.rejection import RejectedSet
 from gpuyard_scheduler.core.ring_order import seat_order
 from gpuyard_scheduler.core.share import Share
 

@@ -81,6 +81,5 @@ class Waiting:
                 "only nodes that do not answer now could hold it",
                 "`gpuyard nodes` shows which are silent.",
             )
-        if not fits(spec, self._cluster.supposing(all_well=False)):
-            return unwell(spec, self._cluster)
-        return None
+        emptied = self._cluster.supposing(all_well=False)
+        return None if fits(spec, emptied) else unwell(spec, emptied, "are there")

@@ -1,0 +1,434 @@
+"""A whole monitor over the stand-in for the driver: what others see on the bus."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gpuyard.bus.port import From
+from gpuyard.contracts.codec import decode, encode
+from gpuyard.contracts.fact import GangFact, RankFact, RankState
+from gpuyard.contracts.figures import Figures, PairFigure
+from gpuyard.contracts.hardware import Basis, Gpu, Health, Inventory
+from gpuyard.contracts.history import History, HistoryQuery
+from gpuyard.contracts.node_event import NodeEvent
+from gpuyard.contracts.subjects import (
+    FACT,
+    FACTS_STREAM,
+    FIGURES,
+    FIGURES_STREAM,
+    HISTORY_QUERY,
+    NODE_EVENT,
+    NODE_EVENTS_STREAM,
+    REJECTED,
+    REJECTS_STREAM,
+)
+from gpuyard.topology import captures
+from gpuyard_monitor.answers import Answers
+from gpuyard_monitor.core.watch import Watch
+from gpuyard_monitor.held import HeldGpus
+from gpuyard_monitor.intake import Intake
+from gpuyard_monitor.machine import Machine
+from gpuyard_monitor.node import Node
+from tests.unit.monitor import fake_nvml
+from tests.unit.monitor.fake_nvml import FakeDriver, uuid
+from tests.unit.monitor.world import Samples, World, running
+
+SLEEPER = "print('up', flush=True); input()"
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """Eight A100 behind switches."""
+    if fake_nvml.compiler() is None:
+        pytest.skip("needs a C compiler")
+    driver = FakeDriver.of(captures.load("aws-p4d-a100-8gpu"), tmp_path)
+    driver.plug_into(monkeypatch)
+    return driver
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> "Yard":
+    return Yard(tmp_path / "root")
+
+
+class Yard(World):
+    """A machine on which monitors come and go."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+        self.boot("boot-1")
+
+    def boot(self, boot_id: str) -> None:
+        file = self.root / "proc/sys/kernel/random/boot_id"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(boot_id)
+        # Processes are those that really run here.
+        for process in Path("/proc").glob("[0-9]*"):
+            link = self.root / "proc" / process.name
+            if not link.is_symlink():
+                link.symlink_to(process)
+
+    @asynccontextmanager
+    async def monitor(self) -> AsyncIterator[Samples]:
+        """A monitor that has told all it knows."""
+        held = HeldGpus(self.context, "n1")
+        node = Node(
+            "n1",
+            Watch("n1", {}, ("Xorg",)),
+            Machine(self.context.log, self.root),
+            held,
+            self.context,
+            sample_every_s=1.0,
+            inventory_every_s=60.0,
+            on_change=lambda: None,
+        )
+        async with (
+            self.listening("n1") as samples,
+            running(held.run()),
+            running(node.run()),
+            running(Answers(self.context, node).run()),
+            running(Intake(self.context, node).run()),
+        ):
+            await anext(samples)
+            await self.until(lambda: not node.unheard and held.holders is not None)
+            yield samples
+
+    async def gpus(self) -> tuple[Gpu, ...]:
+        return (await self.inventory("n1"))[0].gpus
+
+    async def events(self) -> list[tuple[str, str | None]]:
+        """Kinds of everything that happened, with the GPU."""
+        found = []
+        async with self.bus.read(NODE_EVENTS_STREAM, NODE_EVENT(node="n1"), start=From.FIRST) as reader:
+            for _ in range(reader.backlog):
+                event = decode((await anext(aiter(reader))).payload, NodeEvent)
+                found.append((event.kind, event.gpu))
+        return found
+
+    async def passes(
+        self, samples: Samples, until: Callable[[Inventory], bool], most_s: int = 10
+    ) -> Inventory:
+        """The inventory once it is so, within so many seconds."""
+        for _ in range(most_s):
+            await samples.after(1.0)
+            if until(found := (await self.inventory("n1"))[0]):
+                return found
+        await samples.after(1.0)  # the last second's news are on the bus by then
+        found = (await self.inventory("n1"))[0]
+        assert until(found), [(gpu.index, gpu.health, gpu.health_reason) for gpu in found.gpus]
+        return found
+
+
+def is_only(index: int, health: Health) -> Callable[[Inventory], bool]:
+    """Whether one GPU is so, and all others are well."""
+    return lambda inventory: (
+        [gpu.health for gpu in inventory.gpus] == [health if at == index else Health.OK for at in range(8)]
+    )
+
+
+def all_well(inventory: Inventory) -> bool:
+    return {gpu.health for gpu in inventory.gpus} == {Health.OK}
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that nobody scheduled."""
+    with subprocess.Popen(
+        (sys.executable, "-c", SLEEPER), env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lose(box: FakeDriver) -> None:
+    box.gpus[3].lost = 1
+
+
+def xid(box: FakeDriver) -> None:
+    box.xid(3, 79)
+
+
+def ecc(box: FakeDriver) -> None:
+    box.gpus[3].ecc_uncorrected = 1
+
+
+def row_failed(box: FakeDriver) -> None:
+    box.gpus[3].remapped[3] = 1
+
+
+def row_pending(box: FakeDriver) -> None:
+    box.gpus[3].remapped[2] = 1
+
+
+def nvlink_down(box: FakeDriver) -> None:
+    box.gpus[3].ports[5].up = 0
+
+
+def thermal(box: FakeDriver) -> None:
+    box.gpus[3].clock_reasons = 0x40
+
+
+def power_brake(box: FakeDriver) -> None:
+    box.gpus[3].clock_reasons = 0x80
+
+
+def recovery(box: FakeDriver) -> None:
+    box.gpus[3].recovery = 1
+
+
+@pytest.mark.parametrize(
+    ("breaks", "says"),
+    [
+        (lose, "fell off the bus; reset the GPU or reboot the machine"),
+        (xid, "Xid 79: fell off the bus; reset"),
+        (ecc, "memory errors that could not be corrected"),
+        (row_failed, "could not be replaced"),
+        (row_pending, "waits to be replaced"),
+        (nvlink_down, "11 of 12 NVLinks are up"),
+        (thermal, "so hot"),
+        (power_brake, "power supply"),
+        (recovery, "asks for a reset"),
+    ],
+)
+async def test_a_fault_takes_that_gpu_out_within_ten_seconds(
+    box: FakeDriver, yard: Yard, breaks: Callable[[FakeDriver], None], says: str
+) -> None:
+    async with yard.monitor() as samples:
+        await yard.passes(samples, all_well, 2)
+        breaks(box)
+        inventory = await yard.passes(samples, is_only(3, Health.OUT))
+        assert says in inventory.gpus[3].health_reason
+        kinds = [kind for kind, gpu in await yard.events() if gpu == uuid(3) and kind != "xid"]
+        assert kinds == ["gpu_lost" if breaks is lose else "gpu_out"]
+
+
+async def test_a_lost_gpu_keeps_its_place_and_comes_back(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor() as samples:
+        whole = (await yard.inventory("n1"))[0]
+        box.gpus[3].lost = 1
+        lost = await yard.passes(samples, is_only(3, Health.OUT))
+        assert [gpu.uuid for gpu in lost.gpus] == [gpu.uuid for gpu in whole.gpus]
+        assert len((await samples.after(1.0)).gpus) == 7
+        await samples.after(60.0)  # the hardware is looked at anew
+        later = await yard.passes(samples, is_only(3, Health.OUT), 2)
+        assert later.links == whole.links
+        box.gpus[3].lost = 0
+        await samples.after(60.0)
+        await yard.passes(samples, all_well, 62)
+        assert await yard.events() == [
+            ("gpu_lost", uuid(3)),
+            ("gpu_back", uuid(3)),
+            ("gpu_ok", uuid(3)),
+        ]
+
+
+async def test_a_programs_xid_is_told_and_changes_nothing(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor() as samples:
+        for _ in range(3):
+            box.xid(3, 13)
+            box.xid(-1, 31)
+            assert all_well(await yard.passes(samples, all_well, 1))
+        assert await yard.events() == [("xid", uuid(3)), ("xid", None)]
+
+
+async def test_a_verdict_survives_the_monitor_but_not_the_boot(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor() as samples:
+        box.xid(3, 79)
+        told = await yard.passes(samples, is_only(3, Health.OUT))
+    async with yard.monitor() as samples:
+        again = await yard.passes(samples, is_only(3, Health.OUT), 1)
+        await yard.passes(samples, is_only(3, Health.OUT), 90)
+        assert again.gpus[3].faults == told.gpus[3].faults
+    yard.boot("boot-2")
+    async with yard.monitor() as samples:
+        await yard.passes(samples, all_well, 1)
+    assert await yard.events() == [
+        ("xid", uuid(3)),
+        ("gpu_out", uuid(3)),
+        ("booted", None),
+        ("gpu_ok", uuid(3)),
+    ]
+
+
+async def test_another_driver_is_a_new_start_too(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor() as samples:
+        box.xid(3, 119)
+        await yard.passes(samples, is_only(3, Health.OUT))
+    box.version = b"590.2"
+    async with yard.monitor() as samples:
+        await yard.passes(samples, all_well, 1)
+    assert (await yard.events())[-2:] == [("driver_changed", None), ("gpu_ok", uuid(3))]
+
+
+async def test_a_count_that_shrinks_is_noticed_across_a_restart(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor():
+        whole = (await yard.inventory("n1"))[0]
+    box.count = 7
+    async with yard.monitor() as samples:
+        inventory, _ = await yard.inventory("n1")
+        assert is_only(7, Health.OUT)(inventory), "nobody may take it for well, not even for a second"
+        assert inventory.links == whole.links
+        await yard.passes(samples, is_only(7, Health.OUT), 1)
+        assert await yard.events() == [("gpu_lost", uuid(7))]
+    yard.boot("boot-2")
+    async with yard.monitor():
+        assert [gpu.uuid for gpu in await yard.gpus()] == [uuid(index) for index in range(7)]
+        assert (await yard.events())[-1] == ("gpu_removed", uuid(7))
+
+
+async def test_a_gpu_that_can_not_be_named_is_an_advice(box: FakeDriver, yard: Yard) -> None:
+    box.gpus[2].lost = 1
+    async with yard.monitor():
+        inventory, _ = await yard.inventory("n1")
+        assert len(inventory.gpus) == 7
+        assert inventory.advice.startswith("1 of 8 GPUs do not answer the driver")
+
+
+async def test_a_stranger_makes_its_gpu_foreign_until_it_is_gone(
+    box: FakeDriver, yard: Yard, stranger: subprocess.Popen[bytes]
+) -> None:
+    yard.boot("boot-1")
+    async with yard.monitor() as samples:
+        box.gpus[5].run(stranger.pid)
+        inventory = await yard.passes(samples, is_only(5, Health.FOREIGN))
+        assert f"of root (pid {stranger.pid})" in inventory.gpus[5].health_reason
+        (process,) = (await samples.after(1.0)).gpus[5].processes or ()
+        assert (process.pid, process.user, process.job) == (stranger.pid, "root", None)
+        box.gpus[5].stop(stranger.pid)
+        await yard.passes(samples, all_well)
+        assert await yard.events() == [("gpu_foreign", uuid(5)), ("gpu_ok", uuid(5))]
+
+
+async def test_a_jobs_process_is_at_home_while_the_job_holds_the_gpu(box: FakeDriver, yard: Yard) -> None:
+    await yard.bus.ensure((FACTS_STREAM,))
+    await tell_fact(yard, RankState.RUNNING, uuid(5))
+    with subprocess.Popen(
+        (sys.executable, "-c", SLEEPER),
+        env={"GPUYARD_JOB_ID": "digits-1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        yard.boot("boot-1")
+        box.gpus[5].run(process.pid)
+        async with yard.monitor() as samples:
+            for _ in range(10):
+                (seen,) = (await samples.after(1.0)).gpus[5].processes or ()
+                assert seen.job == "digits-1"
+            assert all_well((await yard.inventory("n1"))[0])
+            await tell_fact(yard, RankState.EXITED, uuid(5))
+            await yard.passes(samples, is_only(5, Health.FOREIGN))
+        process.kill()
+
+
+async def tell_fact(yard: Yard, state: RankState, *gpus: str) -> None:
+    fact = GangFact("n1", "digits-1", 1, 1, yard.clock.now(), (RankFact(0, state, gpus),))
+    await yard.bus.append(FACT(node="n1", job="digits-1"), encode(fact))
+
+
+async def test_a_changed_driver_is_told_in_words_and_nothing_is_placed(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor() as samples:
+        box.version_code = 18
+        inventory = await yard.passes(
+            samples, lambda now: {gpu.health for gpu in now.gpus} == {Health.UNKNOWN}
+        )
+        assert "driver was changed" in inventory.gpus[0].health_reason
+        assert "Restart the monitor" in inventory.advice
+        assert (await samples.after(1.0)).gpus == ()
+        await samples.after(61.0)
+        assert await yard.events() == [("driver_changed", None)]
+        box.version_code = 0
+        assert (await yard.passes(samples, all_well, 62)).advice == ""
+
+
+async def test_a_driver_that_is_gone_leaves_the_gpus_unknown(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor():
+        pass
+    box.init_code = 9
+    async with yard.monitor():
+        inventory, _ = await yard.inventory("n1")
+        assert [gpu.health for gpu in inventory.gpus] == [Health.UNKNOWN] * 8
+        assert "modprobe" in inventory.advice
+        assert await yard.events() == [("driver_lost", None)]
+
+
+async def test_a_machine_that_never_had_a_gpu_is_fine(box: FakeDriver, yard: Yard) -> None:
+    box.init_code = 12
+    async with yard.monitor() as samples:
+        await samples.after(1.0)
+        inventory, _ = await yard.inventory("n1")
+        assert (inventory.gpus, inventory.advice) == ((), "")
+        assert inventory.source.startswith("no GPUs: ")
+        assert await yard.events() == []
+
+
+async def test_mig_mode_takes_a_gpu_out(box: FakeDriver, yard: Yard) -> None:
+    box.gpus[3].mig_on = 1
+    async with yard.monitor() as samples:
+        inventory = await yard.passes(samples, is_only(3, Health.OUT), 1)
+        assert "MIG mode is on, and Gpuyard hands out whole GPUs" in inventory.gpus[3].health_reason
+
+
+async def test_figures_enter_the_inventory_and_stay(box: FakeDriver, yard: Yard) -> None:
+    await yard.bus.ensure((FIGURES_STREAM, REJECTS_STREAM))
+    figures = Figures("n1", yard.clock.now(), "probe-1", (PairFigure(uuid(1), uuid(0), 251.5),))
+    async with yard.monitor() as samples:
+        await yard.bus.append(FIGURES(node="n1"), encode(figures))
+        measured = await yard.passes(samples, lambda now: now.probed_at_s is not None)
+        assert (measured.links[0].gb_s, measured.links[0].basis) == (251.5, Basis.MEASURED)
+        assert measured.links[1].basis is not Basis.MEASURED
+        await samples.after(61.0)
+    async with yard.monitor():
+        assert (await yard.inventory("n1"))[0].links == measured.links
+    assert await yard.events() == [("probed", None)]
+
+
+async def test_figures_that_can_not_be_true_are_set_aside(box: FakeDriver, yard: Yard) -> None:
+    await yard.bus.ensure((FIGURES_STREAM, REJECTS_STREAM))
+    wrong = Figures("n1", yard.clock.now(), "probe-1", (PairFigure(uuid(1), uuid(0), 99_999.0),))
+    async with yard.monitor():
+        await yard.bus.append(FIGURES(node="n1"), encode(wrong))
+        await yard.bus.append(FIGURES(node="n1"), b"\xc1")
+        counted = 'gpuyard_rejected_total{subject="gpuyard.figures"}'
+        await yard.until(lambda: counted in yard.metrics.render().decode() and yard.metric(counted) == 2)
+        assert (await yard.inventory("n1"))[0].probed_at_s is None
+        assert await yard.bus.last(REJECTS_STREAM, REJECTED(stream="figures"))
+
+
+async def test_the_last_hour_is_answered(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor() as samples:
+        for _ in range(5):
+            await samples.after(1.0)
+        question = encode(HistoryQuery(last_s=6, step_s=2))
+        answer = await yard.bus.request(HISTORY_QUERY(node="n1"), question, timeout_s=5.0)
+        history: History = decode(answer.payload, HISTORY_QUERY.answer)
+        assert [gpu.uuid for gpu in history.gpus] == [uuid(index) for index in range(8)]
+        assert history.gpus[3].utilisation == pytest.approx((0.3, 0.3, 0.3))
+        bad = await yard.bus.request(HISTORY_QUERY(node="n1"), b"\xc1", timeout_s=5.0)
+        assert decode(bad.payload, HISTORY_QUERY.answer).code == "invalid"
+
+
+async def test_samples_carry_all_that_the_driver_tells(box: FakeDriver, yard: Yard) -> None:
+    gpu = box.gpus[0]
+    gpu.pcie_tx_kb_s, gpu.ecc_corrected, gpu.clock_reasons = 1000, 3, 0x4
+    async with yard.monitor() as samples:
+        gpu.nvlink_tx_kib += 2048
+        sample = (await samples.after(1.0)).gpus[0]
+        assert sample.nvlink_tx_bytes_s == 2048 * 1024
+        assert sample.nvlink_rx_bytes_s == 0
+        assert (sample.pcie_tx_bytes_s, sample.ecc_corrected) == (1_000_000, 3)
+        assert sample.clock_reasons == ("power_cap",)
+        asked = box.asked("nvmlDeviceGetPcieThroughput")
+        for _ in range(8):
+            await samples.after(1.0)
+        assert box.asked("nvmlDeviceGetPcieThroughput") - asked == 2 * 2 * 8
