@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuyard.contracts.codec import MAX_MESSAGE_BYTES
+from gpuyard.contracts.log import PARTITIONS
 from gpuyard.contracts.schema import Schema, definitions, members, message_types
 from gpuyard.contracts.subjects import CHANNELS, STREAMS, Channel
 
@@ -19,8 +20,11 @@ _PARAMETERS = {
     "attempt": "Attempt of the job, from 1.",
     "job": "Job id.",
     "kind": "The `type` of the request.",
+    "logger": "Name of the logger.",
     "node": "Node id.",
+    "partition": f"CRC-32 of the job's id, modulo {PARTITIONS}.",
     "rank": "Global rank, from 0.",
+    "segment": "Name of the segment.",
     "stream": "Stream that the message came from.",
 }
 

@@ -10,7 +10,7 @@ from gpuyard.contracts.hardware import Inventory, NodeSample
 from gpuyard.contracts.history import History, HistoryQuery
 from gpuyard.contracts.job import Job
 from gpuyard.contracts.lease import Leader, Term
-from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
+from gpuyard.contracts.log import PARTITIONS, LogBatch, LogPage, LogQuery
 from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.order import Order
 from gpuyard.contracts.rejected import Rejected
@@ -84,7 +84,8 @@ FACTS_STREAM = Stream("FACTS", ("gpuyard.fact.*.*",), "What really runs.", per_s
 ORDERS_STREAM = Stream("ORDERS", ("gpuyard.order.*",), "Orders not yet obeyed.", kind="work")
 LOGS_STREAM = Stream(
     "LOGS",
-    ("gpuyard.log.*.*.*.*",),
+    # One by one, so that nothing piles up that no logger reads.
+    tuple(f"gpuyard.log.{partition}.*.*.*" for partition in range(PARTITIONS)),
     "Write-ahead log of output; trimmed by the logger once stored.",
     max_bytes=4 * GIB,
 )
@@ -173,7 +174,7 @@ LOG = Channel(
     "gpuyard.log.{partition}.{job}.{attempt}.{rank}",
     LogBatch,
     "executor of the rank",
-    "A rank's output. `partition` is the CRC-32 of the job's id modulo 8.",
+    "A rank's output. `partition` follows from the job's id.",
     LOGS_STREAM,
 )
 LOG_TERM = Channel(
@@ -230,7 +231,7 @@ LOG_QUERY = Channel(
     "gpuyard.query.logs", LogQuery, "clients", "Ask any logger for lines.", answer=LogPage | Failure
 )
 LOG_OWNER_QUERY = Channel(
-    "gpuyard.query.logs.{partition}",
+    "gpuyard.query.owner.{partition}",
     LogQuery,
     "loggers",
     "The same, to the owner of the job's partition.",

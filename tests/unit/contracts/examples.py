@@ -30,6 +30,7 @@ from gpuyard.contracts.order import Prepare, Start, Stop
 from gpuyard.contracts.placement import Alternative, PlacedLink, Placement, Slot
 from gpuyard.contracts.rejected import Rejected
 from gpuyard.contracts.request import Accepted, Cancel, Submit
+from gpuyard.contracts.segment import LoggerBeat, Pin, Row, Segment, SegmentBytes, SegmentRead
 
 NOW_S = 1_795_000_000.25
 GPUS = ("GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000000", "GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000001")
@@ -69,6 +70,7 @@ BATCH = LogBatch(
     spool_offset=4096,
     end=True,
 )
+ROW = Row("digits-abc234", 2, 1, 0, 40, 43, NOW_S, NOW_S + 0.5, 8, 6500, 26_000, ended=True)
 
 EXAMPLES: tuple[Struct, ...] = (
     Submit("req-1", SPEC, "_INBOX.abc.1"),
@@ -182,5 +184,10 @@ EXAMPLES: tuple[Struct, ...] = (
         "node-a", NOW_S, 5.0, (GpuHistory(GPUS[0], (0.5, None), (2**30, None), (99.5, None), (41.0, None)),)
     ),
     LogQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
-    LogPage(2, (BATCH,), ((1, 43),), (1,), 77, complete=False),
+    LogPage(2, (BATCH,), ((1, 43),), (1,), 77, complete=False, damaged=((0, 7, 9),)),
+    Segment("0f" * 16, 5, "logger-0a1b2c", 7000, NOW_S, (ROW,), ("1e" * 16,)),
+    Pin("digits-abc234", NOW_S, "ada"),
+    LoggerBeat("logger-0a1b2c", NOW_S, (0, 5)),
+    SegmentRead("0f" * 16, 8, 786_432),
+    SegmentBytes(b"\x00\xff"),
 )

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.contracts.subjects import CHANNELS, FACT, JOB, LOG, STREAMS, TERM, Channel, Stream
+from gpuyard.contracts.log import PARTITIONS
+from gpuyard.contracts.subjects import CHANNELS, FACT, JOB, LOG, LOGS_STREAM, STREAMS, TERM, Channel, Stream
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,7 +32,14 @@ def overlap(one: str, other: str) -> bool:
 @pytest.mark.parametrize("channel", [c for c in CHANNELS if c.stream], ids=lambda c: c.pattern)
 def test_a_stream_covers_its_channels(channel: Channel) -> None:
     assert channel.stream in STREAMS
-    assert [s for s in channel.stream.subjects if covers(s, channel.all)]
+    if channel is not LOG:
+        assert [s for s in channel.stream.subjects if covers(s, channel.all)]
+
+
+def test_output_is_taken_in_the_partitions_that_are_read_and_in_no_other() -> None:
+    for partition in range(PARTITIONS):
+        assert [s for s in LOGS_STREAM.subjects if covers(s, LOG.some(partition=partition))]
+    assert not [s for s in LOGS_STREAM.subjects if overlap(s, LOG.some(partition=PARTITIONS))]
 
 
 @pytest.mark.parametrize("channel", [c for c in CHANNELS if not c.stream], ids=lambda c: c.pattern)
@@ -56,9 +64,9 @@ def test_channels_do_not_overlap() -> None:
 
 
 def test_a_channel_makes_subjects_and_wildcards() -> None:
-    assert LOG(job="j1", attempt=2, rank=0) == "gpuyard.log.j1.2.0"
-    assert LOG.all == "gpuyard.log.*.*.*"
-    assert LOG.some(job="j1") == "gpuyard.log.j1.*.*"
+    assert LOG(partition=3, job="j1", attempt=2, rank=0) == "gpuyard.log.3.j1.2.0"
+    assert LOG.all == "gpuyard.log.*.*.*.*"
+    assert LOG.some(job="j1") == "gpuyard.log.*.j1.*.*"
     assert TERM() == TERM.all == TERM.some() == "gpuyard.state.term"
 
 
