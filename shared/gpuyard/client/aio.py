@@ -7,7 +7,7 @@ while every service is away. Only requests need a scheduler.
 import asyncio
 import getpass
 import secrets
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
@@ -16,11 +16,25 @@ from typing import Self
 from msgspec import structs
 
 from gpuyard.bus.port import Bus
-from gpuyard.client import asking, history, inventories, locate, node_events, nodes, output, probe, records
+from gpuyard.client import (
+    asking,
+    export,
+    history,
+    inventories,
+    locate,
+    node_events,
+    nodes,
+    output,
+    probe,
+    records,
+    search,
+)
+from gpuyard.client.export import Exported, Format, Progress
 from gpuyard.client.node_events import RecordedNodeEvent
 from gpuyard.client.node_view import NodeView
 from gpuyard.client.output import Notice, Wanted, say_nothing
 from gpuyard.client.records import Event
+from gpuyard.client.search import Found, Question
 from gpuyard.client.workdir import upload
 from gpuyard.contracts.codec import validated
 from gpuyard.contracts.errors import NotFound
@@ -30,6 +44,7 @@ from gpuyard.contracts.history import History
 from gpuyard.contracts.job import Job, JobSpec
 from gpuyard.contracts.log import LogLine
 from gpuyard.contracts.request import Cancel, Submit
+from gpuyard.linefilter import Filter
 from gpuyard.telemetry import traces
 
 JobRef = Job | str
@@ -177,6 +192,12 @@ class AsyncClient:
         attempt: int | None = None,
         ranks: Collection[int] | None = None,
         tail: int | None = None,
+        stream: int | None = None,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        grep: str = "",
+        ignore_case: bool = False,
+        context: int = 0,
         notice: Notice = say_nothing,
     ) -> AsyncGenerator[LogLine, None]:
         """What a job prints, in the order of each rank.
@@ -186,20 +207,88 @@ class AsyncClient:
             follow: Stay until the job has printed everything, through all attempts to come.
             attempt: One attempt only; by default the newest.
             ranks: Some ranks only.
-            tail: Only the last so many lines of each rank.
+            tail: Only the last so many lines of each rank that pass all filters; with `grep`, matches.
+            stream: 0 standard output only, 1 standard error only.
+            since_s: Lines read at this time (Unix) or later.
+            until_s: Lines read before this time (Unix).
+            grep: Lines that hold this regular expression: Python's, less backreferences and look-around.
+            ignore_case: `grep` takes small for capital letters.
+            context: Lines of the same rank around a match, at most so many numbers away.
             notice: Is told what a reader should know, for example that lines were lost.
 
         Raises:
             NotFound: no such job, rank or attempt.
+            InvalidSpec: `grep` is no regular expression.
 
         """
         job = await self.get(ref)
         _check_ranks(job, ranks)
         _check_attempt(job, attempt, may_come=follow and not job.state.is_final)
         read = output.live if follow else output.stored
-        async with aclosing(read(self._bus, job, Wanted(attempt, ranks, tail, notice))) as lines:
+        wanted = Wanted(
+            attempt, ranks, tail, Filter(stream, since_s, until_s, grep, ignore_case, context), notice
+        )
+        async with aclosing(read(self._bus, job, wanted)) as lines:
             async for line in lines:
                 yield line
+
+    async def search_logs(
+        self,
+        pattern: str,
+        *,
+        jobs: Collection[JobRef] | None = None,
+        labels: Mapping[str, str] | None = None,
+        ranks: Collection[int] | None = None,
+        stream: int | None = None,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        ignore_case: bool = False,
+        limit: int = search.LIMIT,
+        cursor: str = "",
+    ) -> Found:
+        """Lines that hold a regular expression, in all jobs: newest job and attempt first.
+
+        Args are those of `logs`, and:
+            jobs: These only.
+            labels: Jobs that carry all of these only.
+            limit: At most so many lines.
+            cursor: Goes on behind an earlier answer to the same question.
+
+        Raises:
+            NotFound: no such job.
+            InvalidSpec: it is no regular expression, or no cursor.
+
+        """
+        chosen = None if jobs is None else [await self._id(job) for job in jobs]
+        question = Question(
+            Filter(stream, since_s, until_s, pattern, ignore_case), chosen, labels or {}, ranks
+        )
+        return await search.search(self._bus, question, limit=limit, cursor=cursor)
+
+    async def export_logs(
+        self,
+        ref: JobRef,
+        path: Path | str,
+        format: Format = "plain",  # noqa: A002 - the word of the command line
+        *,
+        progress: Progress = export.say_nothing,
+    ) -> Exported:
+        """Write everything that a job has printed, all attempts and ranks, to one file.
+
+        The file appears under its name when it is complete; nothing is left if it can't be.
+
+        Args:
+            ref: Which job.
+            path: The file; one that exists is replaced.
+            format: `plain`, `jsonl`, or `parquet`, which needs the extra `parquet`. See `export` for columns.
+            progress: Is told now and then how much was written.
+
+        Raises:
+            NotFound: no such job.
+            Unavailable: no logger answers, or stored lines are missing.
+
+        """
+        return await export.export(self._bus, await self.get(ref), Path(path), format, progress)
 
     async def events(
         self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False

@@ -13,6 +13,7 @@ from gpuyard.bus.port import Bus
 from gpuyard.client import follow, records
 from gpuyard.contracts.job import Job, JobState
 from gpuyard.contracts.log import LogLine
+from gpuyard.linefilter import Filter
 
 QUIET_S = 5.0
 NEVER_RAN_QUIET_S = 1.0
@@ -31,6 +32,7 @@ class Wanted(NamedTuple):
     attempt: int | None
     ranks: Collection[int] | None
     tail: int | None
+    filter: Filter
     notice: Notice
 
 

@@ -5,17 +5,20 @@ One background thread runs the event loop and the connection. Calls may come fro
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Collection, Coroutine, Generator
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gpuyard.bus.port import Bus
+from gpuyard.client import export
 from gpuyard.client.aio import AsyncClient, Inventories, JobRef, Jobs, Nodes
+from gpuyard.client.export import Exported, Format, Progress
 from gpuyard.client.node_events import RecordedNodeEvent
 from gpuyard.client.nodes import SAMPLE_WAIT_S
 from gpuyard.client.output import Notice, say_nothing
 from gpuyard.client.records import Event
+from gpuyard.client.search import LIMIT, Found
 from gpuyard.contracts.figures import Figures
 from gpuyard.contracts.history import History
 from gpuyard.contracts.job import Job, JobSpec
@@ -94,12 +97,70 @@ class Client:
         attempt: int | None = None,
         ranks: Collection[int] | None = None,
         tail: int | None = None,
+        stream: int | None = None,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        grep: str = "",
+        ignore_case: bool = False,
+        context: int = 0,
         notice: Notice = say_nothing,
     ) -> Generator[LogLine, None, None]:
         """What a job prints, in the order of each rank. `notice` is called in the client's own thread."""
-        return self._iterate(
-            self._client.logs(ref, follow=follow, attempt=attempt, ranks=ranks, tail=tail, notice=notice)
+        lines = self._client.logs(
+            ref,
+            follow=follow,
+            attempt=attempt,
+            ranks=ranks,
+            tail=tail,
+            stream=stream,
+            since_s=since_s,
+            until_s=until_s,
+            grep=grep,
+            ignore_case=ignore_case,
+            context=context,
+            notice=notice,
         )
+        return self._iterate(lines)
+
+    def search_logs(
+        self,
+        pattern: str,
+        *,
+        jobs: Collection[JobRef] | None = None,
+        labels: Mapping[str, str] | None = None,
+        ranks: Collection[int] | None = None,
+        stream: int | None = None,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        ignore_case: bool = False,
+        limit: int = LIMIT,
+        cursor: str = "",
+    ) -> Found:
+        """Lines that hold a regular expression, in all jobs: newest job and attempt first."""
+        found = self._client.search_logs(
+            pattern,
+            jobs=jobs,
+            labels=labels,
+            ranks=ranks,
+            stream=stream,
+            since_s=since_s,
+            until_s=until_s,
+            ignore_case=ignore_case,
+            limit=limit,
+            cursor=cursor,
+        )
+        return self._run(found)
+
+    def export_logs(
+        self,
+        ref: JobRef,
+        path: Path | str,
+        format: Format = "plain",  # noqa: A002 - the word of the command line
+        *,
+        progress: Progress = export.say_nothing,
+    ) -> Exported:
+        """Write everything that a job has printed to one file. `progress` is called in another thread."""
+        return self._run(self._client.export_logs(ref, path, format, progress=progress))
 
     def events(
         self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False

@@ -19,6 +19,8 @@ Rank = Annotated[int, Meta(ge=0, le=65535, description="Global rank.")]
 Seq = Annotated[int, Meta(ge=0, description="Number of a line in its rank.")]
 # Pairs, not a map: many languages have no maps with integer keys.
 Cursor = tuple[tuple[Rank, Seq], ...]
+Settling = tuple[tuple[Rank, Seq, int], ...]
+"""For each rank, the line that a search backwards has come to, and how many matches it still wants."""
 
 
 def partition_of(job: str) -> int:
@@ -79,22 +81,52 @@ def lines_of(batch: LogBatch) -> Iterator[LogLine]:
 
 
 class LogQuery(Struct, frozen=True):
-    """Give me stored lines of a job, in the order of each rank."""
+    """Give me stored lines of a job, in the order of each rank.
+
+    A line *passes* if it is of the stream and inside the times. It *matches* if it passes and `grep` is found
+    in it; without `grep` every line that passes matches. Given are the lines that match, and those that pass
+    and whose number is at most `context` away from that of a matching line of the same rank.
+
+    `grep` is a regular expression as RE2 has them: Python's, less backreferences and look-around. It is
+    applied to the bytes of each line without its newline, so `^` and `$` are the ends of the line and nothing
+    matches across two lines.
+
+    `tail` counts matching lines. Finding where a tail begins may take several pages: give `settling` of a
+    page back with the next query, as `next` is given back as `after`.
+    """
 
     job: JobId
     attempt: Annotated[int, Meta(ge=1, description="Default: the newest stored.")] | None = None
     ranks: Annotated[tuple[Rank, ...] | None, Meta(description="Default: all.")] = None
-    after: Annotated[Cursor, Meta(description="For each rank, the first line wanted; missing means 0.")] = ()
-    tail: Annotated[int, Meta(ge=0, description="Only the last so many lines of each rank.")] | None = None
+    after: Annotated[
+        Cursor, Meta(description="For each rank, the first line to look at; missing means 0.")
+    ] = ()
+    tail: (
+        Annotated[int, Meta(ge=0, description="Only the last so many matches of each rank without a cursor.")]
+        | None
+    ) = None
     max_bytes: Annotated[int, Meta(ge=1, le=786432, description="Upper bound of the page.")] = 524288
+    stream: Annotated[int, Meta(ge=0, le=1, description="Default: both.")] | None = None
+    since_s: Annotated[float, Meta(description="Read at this time (Unix, s) or later.")] | None = None
+    until_s: Annotated[float, Meta(description="Read before this time (Unix, s).")] | None = None
+    grep: Annotated[str, Meta(max_length=1024, description="Empty: every line matches.")] = ""
+    ignore_case: bool = False
+    context: Annotated[int, Meta(ge=0, le=1000, description="Lines around a match, on each side.")] = 0
+    settling: Annotated[Settling, Meta(description="From the page before; else empty.")] = ()
 
 
 class LogPage(Struct, frozen=True, tag="page", tag_field="type"):
-    """Stored lines. When `complete`, everything stored was given; go on live after `through_seq`."""
+    """Stored lines. When `complete`, everything stored was looked at; go on live after `through_seq`.
+
+    A filtered page may be sparse or empty and yet not the last: it also ends when enough was looked at. Lines
+    before `next` were looked at, and either given or found unwanted for good. With `context`, `next` may stay
+    up to so many lines behind the stored end of a rank that goes on, even when `complete`: whether those are
+    wanted depends on lines to come.
+    """
 
     attempt: Annotated[int, Meta(ge=0, description="0: nothing is stored yet.")]
     batches: tuple[LogBatch, ...] = ()
-    next: Annotated[Cursor, Meta(description="For each rank, the line after the last given.")] = ()
+    next: Annotated[Cursor, Meta(description="For each rank, the line to go on with.")] = ()
     ended: Annotated[tuple[Rank, ...], Meta(description="Ranks whose stored output is complete.")] = ()
     through_seq: Annotated[int, Meta(ge=0, description="LOGS stream is stored up to this sequence.")] = 0
     complete: bool = True
@@ -102,3 +134,5 @@ class LogPage(Struct, frozen=True, tag="page", tag_field="type"):
         tuple[tuple[Rank, Seq, Seq], ...],
         Meta(description="Lines lost on the disk: rank, first, and the one after the last."),
     ] = ()
+    scanned_bytes: Annotated[int, Meta(ge=0, description="Text looked at for this page.")] = 0
+    settling: Annotated[Settling, Meta(description="Ranks whose tail's beginning is still looked for.")] = ()
