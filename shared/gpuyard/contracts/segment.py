@@ -49,6 +49,9 @@ class Segment(Struct, frozen=True):
     sealed_at_s: Seconds
     rows: Annotated[tuple[Row, ...], Meta(max_length=MAX_ROWS)] = ()
     replaces: tuple[SegmentId, ...] = ()
+    dropped_bytes: Annotated[
+        int, Meta(ge=0, description="Bytes of the file that were a part's, and no row's any more.")
+    ] = 0
 
 
 class Pin(Struct, frozen=True):
@@ -57,6 +60,29 @@ class Pin(Struct, frozen=True):
     job: JobId
     at_s: Seconds
     by: Annotated[str, Meta(max_length=256, description="Who wanted that.")] = ""
+
+
+class PinRequest(Struct, frozen=True):
+    """Keep the output of a job whatever its age; or let the rules decide again."""
+
+    job: JobId
+    pinned: bool = True
+    by: Annotated[str, Meta(max_length=256, description="Who wants that.")] = ""
+
+
+class Pinned(Struct, frozen=True, tag="pinned", tag_field="type"):
+    """It is done, and on disk."""
+
+    job: JobId
+    pinned: bool
+
+
+class Dropped(Struct, frozen=True):
+    """Output of this job was kept until then."""
+
+    job: JobId
+    at_s: Seconds
+    why: Annotated[str, Meta(max_length=256, description="The rule that let it go.")] = ""
 
 
 class LoggerBeat(Struct, frozen=True):

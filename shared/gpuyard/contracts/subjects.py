@@ -15,7 +15,16 @@ from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.order import Order
 from gpuyard.contracts.rejected import Rejected
 from gpuyard.contracts.request import Reply, Request
-from gpuyard.contracts.segment import LoggerBeat, Pin, Segment, SegmentBytes, SegmentRead
+from gpuyard.contracts.segment import (
+    Dropped,
+    LoggerBeat,
+    Pin,
+    Pinned,
+    PinRequest,
+    Segment,
+    SegmentBytes,
+    SegmentRead,
+)
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -92,7 +101,7 @@ LOGS_STREAM = Stream(
 SEGMENTS_STREAM = Stream(
     "SEGMENTS",
     ("gpuyard.segment.>",),
-    "What output is stored where: terms and leaders of the partitions, records of segments, pins.",
+    "What output is stored where: owners of the partitions, records of segments, what is pinned and dropped.",
     per_subject=1,
     max_bytes=2 * GIB,
 )
@@ -193,6 +202,20 @@ SEGMENT = Channel(
 PIN = Channel(
     "gpuyard.segment.{partition}.pin.{job}", Pin, "owner of the partition", "Output to keep.", SEGMENTS_STREAM
 )
+DROPPED = Channel(
+    "gpuyard.segment.{partition}.dropped.{job}",
+    Dropped,
+    "owner of the partition",
+    "Output that is no longer kept.",
+    SEGMENTS_STREAM,
+)
+PIN_REQUEST = Channel(
+    "gpuyard.query.pin.{partition}",
+    PinRequest,
+    "clients",
+    "Ask the owner of the job's partition to pin its output, or to unpin it.",
+    answer=Pinned | Failure,
+)
 LOGGER_BEAT = Channel("gpuyard.logger.{logger}", LoggerBeat, "logger", "Sign of life, 1 Hz.")
 SEGMENT_READ = Channel(
     "gpuyard.query.segment.{logger}",
@@ -252,6 +275,8 @@ CHANNELS = (
     LOG_LEADER,
     SEGMENT,
     PIN,
+    DROPPED,
+    PIN_REQUEST,
     REJECTED,
     SAMPLE,
     BEAT,

@@ -30,7 +30,17 @@ from gpuyard.contracts.order import Prepare, Start, Stop
 from gpuyard.contracts.placement import Alternative, PlacedLink, Placement, Slot
 from gpuyard.contracts.rejected import Rejected
 from gpuyard.contracts.request import Accepted, Cancel, Submit
-from gpuyard.contracts.segment import LoggerBeat, Pin, Row, Segment, SegmentBytes, SegmentRead
+from gpuyard.contracts.segment import (
+    Dropped,
+    LoggerBeat,
+    Pin,
+    Pinned,
+    PinRequest,
+    Row,
+    Segment,
+    SegmentBytes,
+    SegmentRead,
+)
 
 NOW_S = 1_795_000_000.25
 GPUS = ("GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000000", "GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000001")
@@ -185,8 +195,11 @@ EXAMPLES: tuple[Struct, ...] = (
     ),
     LogQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
     LogPage(2, (BATCH,), ((1, 43),), (1,), 77, complete=False, damaged=((0, 7, 9),)),
-    Segment("0f" * 16, 5, "logger-0a1b2c", 7000, NOW_S, (ROW,), ("1e" * 16,)),
+    Segment("0f" * 16, 5, "logger-0a1b2c", 7000, NOW_S, (ROW,), ("1e" * 16,), 400),
     Pin("digits-abc234", NOW_S, "ada"),
+    PinRequest("digits-abc234", pinned=False, by="ada"),
+    Pinned("digits-abc234", pinned=False),
+    Dropped("digits-abc234", NOW_S, "older than 30 days"),
     LoggerBeat("logger-0a1b2c", NOW_S, (0, 5)),
     SegmentRead("0f" * 16, 8, 786_432),
     SegmentBytes(b"\x00\xff"),
