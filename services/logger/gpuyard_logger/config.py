@@ -2,11 +2,41 @@
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from gpuyard.runtime.config import ServiceConfig
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+
+class KeepRule(Struct, frozen=True, kw_only=True):
+    """How long the output of some jobs is kept once they have ended."""
+
+    labels: Annotated[dict[str, str], Meta(description="Jobs that bear all of these; none: all jobs.")] = {}
+    age_days: Annotated[float, Meta(gt=0, description="Days after the end; default: for ever.")] | None = None
+    total_bytes: Annotated[int, Meta(gt=0, description="What all their output may take together.")] | None = (
+        None
+    )
+
+
+class ObjectsConfig(Struct, frozen=True, kw_only=True):
+    """Object storage for segments that are full: table `[logger.objects]`."""
+
+    url: Annotated[
+        str, Meta(description="`s3://BUCKET/PREFIX`, also `gs://`, `az://`, `file://`; empty: none.")
+    ] = ""
+    options: Annotated[
+        dict[str, str],
+        Meta(description="Endpoint, region, keys ...; what is not here comes from the environment."),
+    ] = {}
+    after_s: Annotated[
+        float, Meta(ge=0, description="How long a full segment stays on the disk before it moves.")
+    ] = 3600.0
+    min_bytes: Annotated[int, Meta(ge=0, description="Smaller segments stay.")] = 8 * MIB
+    timeout_s: Annotated[
+        float, Meta(gt=0, le=600, description="How long a reader waits for the storage before it gives up.")
+    ] = 3.0
 
 
 class LoggerConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -30,3 +60,18 @@ class LoggerConfig(ServiceConfig, frozen=True, kw_only=True):
     ] = 8 * MIB
     keep_s: Annotated[float, Meta(ge=0, description="How long it is kept for them.")] = 60.0
     trim_interval_s: Annotated[float, Meta(gt=0, le=3600, description="How often the rest is removed.")] = 5.0
+    keep: Annotated[
+        tuple[KeepRule, ...], Meta(description="The first rule that fits a job holds; without: for ever.")
+    ] = ()
+    keep_interval_s: Annotated[float, Meta(gt=0, le=86400, description="How often they are applied.")] = 60.0
+    readers_s: Annotated[
+        float, Meta(ge=0, le=3600, description="How long a file stays for readers once it is done with.")
+    ] = 60.0
+    disk_share: Annotated[
+        float, Meta(gt=0, le=1, description="Share of its disk that stored output may take.")
+    ] = 0.8
+    free_share: Annotated[
+        float, Meta(ge=0, lt=1, description="Share of its disk that must stay free, whoever fills it ...")
+    ] = 0.05
+    free_bytes: Annotated[int, Meta(ge=0, description="... but no more than this.")] = 10 * GIB
+    objects: ObjectsConfig = ObjectsConfig()
