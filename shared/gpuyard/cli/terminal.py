@@ -1,6 +1,6 @@
 """Writing for people and programs: stdout is data, stderr is narration, colour only where it is seen.
 
-What jobs print is not trusted: on a terminal nothing but colour gets through.
+What jobs print is not trusted: nothing in it but colour steers a terminal.
 """
 
 import os
@@ -13,14 +13,13 @@ import msgspec
 
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36, "dim": 2, "bold": 1}
 RANK_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
-_COLOUR_SEQUENCE = r"\x1b\[[0-9;:]*m"
-_SEQUENCES = re.compile(
-    rf"(?P<colour>{_COLOUR_SEQUENCE})"
-    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # cursor, screen and mode
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, links, clipboard and other strings
-    r"|\x1b[ -/]*[0-~]?"  # anything else that begins with escape
-    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]"  # bare control characters, but not the tab
+_SHOWN_OTHERWISE = re.compile(
+    r"(?P<colour>\x1b\[[0-9;:]{0,64}m)"
+    r"|\x1b\[[0-2]?K"  # erase the line: left behind by many a colouring program
+    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f"  # control characters, but not the tab
+    r"\u2028-\u202e\u2066-\u2069]"  # ends of lines and paragraphs, and what turns the direction of text
 )
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def has_colour(stream: TextIO) -> bool:
@@ -34,10 +33,29 @@ def paint(text: str, colour: str, stream: TextIO) -> str:
 
 
 def harmless(text: bytes, *, keep_colour: bool) -> str:
-    """A line as a terminal may see it: colour at most, and only what a carriage return left standing."""
-    visible = text.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
-    kept = _SEQUENCES.sub(lambda found: found["colour"] or "" if keep_colour else "", visible)
+    r"""A line as a terminal may see it: of a progress bar its last state, and no control but colour.
+
+    Everything else that would steer the terminal is spelled out, as in `\x1b[2J`; so are bytes that are not
+    UTF-8. Each character is judged for itself: there is no sequence that one could be in the middle of.
+    """
+    visible = text.decode(errors="backslashreplace").rstrip("\r").rpartition("\r")[2]
+    if visible.isascii() and visible.isprintable():
+        return visible
+    kept = _SHOWN_OTHERWISE.sub(lambda found: _shown(found, keep_colour=keep_colour), visible)
     return f"{kept}\x1b[0m" if keep_colour and "\x1b" in kept else kept
+
+
+def _shown(found: re.Match[str], *, keep_colour: bool) -> str:
+    if found["colour"]:
+        return found[0] if keep_colour else ""
+    if len(found[0]) > 1:
+        return ""
+    return _spelled(found)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
 
 def narrate(text: str) -> None:
@@ -51,8 +69,9 @@ def print_data(text: str) -> None:
 
 
 def print_json(value: Any, stream: TextIO | None = None) -> None:
-    """Print one line of JSON."""
-    print(msgspec.json.encode(value).decode(), file=stream or sys.stdout, flush=True)
+    """Print one line of JSON, in which nothing steers a terminal."""
+    text = _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(value).decode())
+    print(text, file=stream or sys.stdout, flush=True)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -22,7 +22,7 @@ def test_events_of_one_node(shell: Shell) -> None:
     result = shell("events", "--node", NODE, prepare=troubled)
     assert result.code == 0
     assert [told(line) for line in result.out.splitlines()] == [
-        "dgx1-1 GPU 3  xid         XID 79: GPU 3 has fallen off the bus",
+        "dgx1-1 GPU 3  xid         XID 79: GPU 3\\x1b[2J has fallen off the bus",
         "dgx1-1  driver_changed  restart the monitor",
     ]
 

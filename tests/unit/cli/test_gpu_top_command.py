@@ -72,7 +72,7 @@ def test_without_a_terminal_there_is_one_table(shell: Shell, arguments: tuple[st
         "-",
         "out",
         "(XID",
-        "79)",
+        "79\\x1b[2J)",
     ]
     assert lines[1].split() == [
         *(NODE, "0", "V100", "0", "%", "1.0/16", "GiB", "50", "W", "30", "°C", job, "alice", "ok"),

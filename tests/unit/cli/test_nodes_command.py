@@ -55,7 +55,7 @@ def test_what_is_wrong_is_said_with_its_reason(shell: Shell) -> None:
     assert lines[1] == "  advice: Restart the monitor: the driver was changed."
     assert "out of service" in lines[3]
     assert lines[-2:] == [
-        "  GPU 0 is out of service: XID 79: fell off the bus",
+        "  GPU 0 is out of service: XID 79: fell off\\x1b[2J the bus",
         "  GPU 1 is foreign: process 7 of bob",
     ]
 
