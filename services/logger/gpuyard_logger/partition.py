@@ -25,10 +25,12 @@ from gpuyard_logger.core.follow_buffer import FollowBuffer
 from gpuyard_logger.core.frame import DamagedError, Frame
 from gpuyard_logger.core.gather import Gather, Round
 from gpuyard_logger.core.layout import Stream
+from gpuyard_logger.core.numbers import Numbers
 from gpuyard_logger.intake import parse_batch
 from gpuyard_logger.library import Damage, Library
 from gpuyard_logger.measure import Measures
 from gpuyard_logger.merger import merge_once
+from gpuyard_logger.number_rules import NumberRules
 from gpuyard_logger.sealing import write_round
 from gpuyard_logger.shelf import Shelf
 
@@ -57,6 +59,8 @@ class Partition:
         self._config = config
         self._shelf = shelf
         self._measures = measures
+        self._numbers = Numbers()
+        self._rules = NumberRules(context)
         self._buffer = FollowBuffer(config.keep_bytes, config.keep_s)
         self._newest = ("", 0)
         """Subject and sequence of the newest message that is stored."""
@@ -108,7 +112,10 @@ class Partition:
             self.trouble = ""
             async for message in reader:
                 await self._room.wait()
-                self._take(message, await self._parsed(message))
+                batch = await self._parsed(message)
+                if batch is not None:
+                    await self._rules.learn(batch.job)
+                self._take(message, batch)
 
     async def _parsed(self, message: Message) -> LogBatch | None:
         try:
@@ -120,12 +127,20 @@ class Partition:
     def _take(self, message: Message, batch: LogBatch | None) -> None:
         taken = self.gather.take(batch, message.seq, self._context.clock.monotonic())
         self._measures.taken(batch, taken)
+        self._find_numbers(taken.batch)
         self._taken_subject = message.subject
         self._taken_bytes += len(message.payload)
         self._some.set()
         if self.gather.open_bytes >= self._config.open_bytes:
             self._full.set()
             self._room.clear()
+
+    def _find_numbers(self, new: LogBatch | None) -> None:
+        if new is None:
+            return
+        own = self._rules.of(new.job)
+        if rows := self._numbers.rows(new, own, self._context.clock.monotonic()):
+            self.gather.note(new, rows)
 
     # Lines out to the disk
 

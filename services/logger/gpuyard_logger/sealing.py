@@ -1,10 +1,9 @@
 """From open parts to a segment on the disk."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from uuid import uuid4
 
-from gpuyard.contracts.segment import MAX_ROWS, Segment
+from gpuyard.contracts.segment import LINES, MAX_ROWS, Segment
 from gpuyard_logger.core.gather import Round
 from gpuyard_logger.core.layout import Layout, Sealed
 from gpuyard_logger.folder import Folder
@@ -38,13 +37,28 @@ def _all(layout: Layout, parts: Iterable[Sealed]) -> Iterator[bytes]:
 
 def write_round(folder: Folder, round_: Round, *, partition: int, holder: str, at_s: float) -> list[Segment]:
     """Write what was gathered, no more parts to a segment than its record has room for."""
-    parts = round_.seal(at_s)
     segments: list[Segment] = []
     try:
-        while taken := list(islice(parts, MAX_ROWS)):
-            segments.append(write_segment(folder, taken, partition=partition, holder=holder, at_s=at_s))
+        segments.extend(
+            write_segment(folder, taken, partition=partition, holder=holder, at_s=at_s)
+            for taken in _shares(round_.seal(at_s))
+        )
     except OSError:
         for segment in segments:
             folder.remove(segment.id)
         raise
     return segments
+
+
+def _shares(parts: Iterable[Sealed]) -> Iterator[list[Sealed]]:
+    """Parts for one segment after the other. A rank's series stay with the lines that they were found in:
+    a crash between two records must not part them.
+    """
+    share: list[Sealed] = []
+    for part in parts:
+        if len(share) >= MAX_ROWS - 1 and part.stream.kind == LINES:
+            yield share
+            share = []
+        share.append(part)
+    if share:
+        yield share

@@ -18,6 +18,7 @@ from gpuyard_logger.measure import Measures
 from gpuyard_logger.partition import Partition
 from gpuyard_logger.peers import Lender
 from gpuyard_logger.roster import BEAT_S, Roster
+from gpuyard_logger.series import SeriesAnswers
 from gpuyard_logger.shelf import Shelf
 
 
@@ -104,12 +105,15 @@ class LoggerService:
             number, self._context, self._config, self._shelf, reign=reign, measures=self._measures
         )
         self._owned[number] = partition
-        answers = Answers(self._context, self._shelf, LoggerBlobs(self._context.bus, self._shelf), partition)
+        blobs = LoggerBlobs(self._context.bus, self._shelf)
+        answers = Answers(self._context, self._shelf, blobs, partition)
+        series = SeriesAnswers(self._context, self._shelf, blobs, number, partition.gather)
         self._answers[number] = answers
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_until_lost(reign))
             tasks.create_task(partition.run())
             tasks.create_task(answers.run())
+            tasks.create_task(series.run())
 
     def _report(self, share: frozenset[int]) -> None:
         """Ready means: every partition of its share is read and can be sealed."""

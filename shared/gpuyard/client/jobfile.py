@@ -18,7 +18,7 @@ from gpuyard.contracts.codec import validated
 from gpuyard.contracts.complaint import complaint
 from gpuyard.contracts.errors import InvalidSpec, NotFound
 from gpuyard.contracts.ids import Name, NodeId, slug
-from gpuyard.contracts.job import EnvName, JobSpec, TaskSpec, Text
+from gpuyard.contracts.job import EnvName, JobSpec, MetricRule, TaskSpec, Text
 from gpuyard.contracts.strict import check_keys
 
 MOST_BYTES = 1_000_000
@@ -67,6 +67,10 @@ class JobFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     launch_deadline_s: Annotated[
         float, Meta(gt=0, le=86400, description="Seconds for all ranks to get ready.")
     ] = 120.0
+    metrics: Annotated[
+        tuple[MetricRule, ...],
+        Meta(max_length=32, description="Own rules for numbers in the output."),
+    ] = ()
 
 
 class LoadedJob(NamedTuple):
@@ -118,6 +122,7 @@ def spec_of(file: JobFile, *, default_name: str = "job") -> JobSpec:
             nodes=file.nodes,
             grace_s=file.grace_s,
             launch_deadline_s=file.launch_deadline_s,
+            metrics=file.metrics,
         )
     )
 

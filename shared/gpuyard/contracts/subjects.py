@@ -25,6 +25,7 @@ from gpuyard.contracts.segment import (
     SegmentBytes,
     SegmentRead,
 )
+from gpuyard.contracts.series import SeriesPage, SeriesQuery
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -147,7 +148,7 @@ MAX_BUCKET_BYTES = 4 * GIB
 REQUEST = Channel(
     "gpuyard.request.{kind}",
     Request,
-    "clients",
+    "clients, loggers",
     "Ask for something; the answer comes to `reply_to`. `kind` is the request's `type`.",
     REQUESTS_STREAM,
     answer=Reply,
@@ -260,6 +261,13 @@ LOG_OWNER_QUERY = Channel(
     "The same, to the owner of the job's partition.",
     answer=LogPage | Failure,
 )
+SERIES_QUERY = Channel(
+    "gpuyard.query.series.{partition}",
+    SeriesQuery,
+    "clients",
+    "Ask the owner of the job's partition for numbers in its output. `partition` is as for `LOG`.",
+    answer=SeriesPage | Failure,
+)
 
 CHANNELS = (
     REQUEST,
@@ -286,5 +294,6 @@ CHANNELS = (
     LOGGER_BEAT,
     LOG_QUERY,
     LOG_OWNER_QUERY,
+    SERIES_QUERY,
     SEGMENT_READ,
 )

@@ -10,7 +10,8 @@ from msgspec import Struct, inspect
 from msgspec.structs import replace
 
 from gpuyard.contracts.hardware import Gpu, Inventory
-from gpuyard.contracts.job import JobSpec, TaskSpec
+from gpuyard.contracts.job import JobSpec, MetricRule, TaskSpec
+from gpuyard.contracts.log_rule import LogRule
 
 LARGEST = 2**64 - 1
 SMALLEST = -(2**63)
@@ -32,6 +33,10 @@ def _struct(info: inspect.StructType) -> SearchStrategy[Any]:
     fields = {field.name: _of(field.type) for field in info.fields}
     if info.cls is JobSpec:
         fields["tasks"] = st.lists(_tasks(), min_size=1, max_size=3).map(_named_apart)
+    if info.cls is LogRule:
+        fields["pattern"] = st.just("checkpoint .* is corrupt")
+    if info.cls is MetricRule:
+        fields["pattern"] = st.just("reward (?P<value>[-0-9.]+)")
     if info.cls is Inventory:
         fields["gpus"] = st.lists(
             _of(inspect.type_info(Gpu)), max_size=3, unique_by=lambda gpu: gpu.uuid

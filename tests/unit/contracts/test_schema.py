@@ -115,7 +115,7 @@ def test_asyncapi_has_every_channel_stream_and_message() -> None:
 def test_clients_send_what_clients_write() -> None:
     sent = {name for name, operation in API["operations"].items() if operation["action"] == "send"}
 
-    assert sent == {"request", "figures", "query-history", "query-logs", "query-pin"}
+    assert sent == {"request", "figures", "query-history", "query-logs", "query-pin", "query-series"}
     assert API["operations"]["request"]["reply"]["address"] == {"location": "$message.payload#/reply_to"}
     assert "address" not in API["operations"]["query-logs"]["reply"]
 

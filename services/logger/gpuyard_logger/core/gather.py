@@ -1,17 +1,18 @@
 """What came of a partition since the last seal: cut by number, so that every line is gathered once."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from gpuyard.contracts.log import LogBatch
+from gpuyard.contracts.log import LogBatch, LogChunk
+from gpuyard.contracts.segment import LINES, SERIES
 from gpuyard_logger.core.frame import Frame
 from gpuyard_logger.core.layout import Sealed, Stream
 from gpuyard_logger.core.open_part import OpenPart, Snapshot
 from gpuyard_logger.core.sequence import Position, advance
 
-_REMEMBERED_STREAMS = 16384
+_REMEMBERED_STREAMS = 4096
 
 
 class Taken(NamedTuple):
@@ -29,7 +30,8 @@ class Round(NamedTuple):
     through_seq: int
 
     def seal(self, at_s: float) -> Iterator[Sealed]:
-        return (part.seal(at_s) for part in self.parts.values())
+        """In an order that has a rank's series right behind its lines."""
+        return (self.parts[stream].seal(at_s) for stream in sorted(self.parts))
 
 
 class Gather:
@@ -63,10 +65,20 @@ class Gather:
         if part is None:
             return Taken(None)
         self._positions[stream] = after
-        self.open_bytes += self._part(stream, before.next_seq).add(part)
+        self._add(stream, before.next_seq, part)
         if self.since_s is None:
             self.since_s = now_s
         return Taken(part, part.first_seq - before.next_seq)
+
+    def note(self, batch: LogBatch, rows: Sequence[LogChunk]) -> None:
+        """Take the series' rows that were found in a batch just taken; they are sealed with it."""
+        stream = Stream(batch.job, batch.attempt, batch.rank, SERIES)
+        first = self.position(stream).next_seq
+        after = first + sum(chunk.line_count for chunk in rows)
+        self._positions[stream] = Position(after)
+        self.open_bytes += self._part(stream, first).add(
+            LogBatch(batch.job, batch.attempt, batch.rank, first, after, tuple(rows))
+        )
 
     def position(self, stream: Stream) -> Position:
         """How far a stream was taken."""
@@ -91,10 +103,12 @@ class Gather:
         """The round is stored."""
         self._sealing = None
 
-    def view(self, job: str) -> "View":
+    def view(self, job: str, kind: int = LINES) -> "View":
         """What of this job is here now. It stays as it is while more is taken."""
         rounds = [self._sealing.parts if self._sealing else {}, self._open]
-        streams = {stream for parts in rounds for stream in parts if stream.job == job}
+        streams = {
+            stream for parts in rounds for stream in parts if stream.job == job and stream.kind == kind
+        }
         return View(
             {
                 stream: tuple(parts[stream].snapshot() for parts in rounds if stream in parts)
@@ -104,11 +118,13 @@ class Gather:
             self.through_seq,
         )
 
-    def _part(self, stream: Stream, next_seq: int) -> OpenPart:
+    def _add(self, stream: Stream, next_seq: int, batch: LogBatch) -> None:
         part = self._open.get(stream)
+        held_bytes = part.held_bytes if part else 0
         if part is None:
             part = self._open[stream] = OpenPart(stream, next_seq)
-        return part
+        part.add(batch)
+        self.open_bytes += part.held_bytes - held_bytes
 
     def _open_position(self, stream: Stream) -> Position | None:
         rounds = (self._open, self._sealing.parts if self._sealing else {})

@@ -1,0 +1,49 @@
+"""How much may be read in search of numbers: so much a second, and some in advance."""
+
+from collections.abc import Sequence
+
+from gpuyard.contracts.log import LogChunk
+
+LINE_BYTES = 64
+"""What a line costs beside its bytes."""
+
+
+class Budget:
+    """A bucket that fills with time, and never overflows. A clock that jumps back fills nothing."""
+
+    def __init__(self, per_s: float, most: float) -> None:
+        self._per_s = per_s
+        self._most = most
+        self._left = most
+        self._at_s: float | None = None
+
+    def left(self, now_s: float) -> float:
+        """What may be spent now."""
+        if self._at_s is not None:
+            self._left = min(self._most, self._left + max(0.0, now_s - self._at_s) * self._per_s)
+        self._at_s = now_s
+        return self._left
+
+    def spend(self, cost: float) -> None:
+        self._left -= cost
+
+
+def newest_lines(chunk: LogChunk, room: float) -> tuple[int, list[bytes]]:
+    """The last whole lines of a chunk that are worth it, without newlines.
+
+    Returns:
+        How many lines of the chunk come before them, and the lines.
+
+    """
+    data = chunk.data
+    begin = 0 if len(data) <= room else data.find(b"\n", len(data) - max(int(room), 0)) + 1 or len(data)
+    lines = data[begin:].split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    fitting = max(0, int((room - (len(data) - begin)) // LINE_BYTES))
+    kept = lines[-fitting:] if fitting else []
+    return chunk.line_count - len(kept), kept
+
+
+def cost_of(lines: Sequence[bytes]) -> float:
+    return sum(map(len, lines)) + (LINE_BYTES + 1) * len(lines)
