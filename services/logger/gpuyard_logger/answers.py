@@ -1,11 +1,12 @@
 """Answers questions about a partition's lines, sealed or not.
 
-Questions are answered side by side, each by a thread of a small pool: a search that takes long keeps nobody
-from the end of another job's output.
+Questions are answered side by side, each by a thread. Searches have threads of their own and end their page
+early: they keep nobody from the end of another job's output.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -14,21 +15,24 @@ from msgspec.structs import replace
 from gpuyard.bus.port import Message
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure, GpuyardError, Unavailable
-from gpuyard.contracts.log import LogBatch, LogChunk, LogPage, LogQuery
+from gpuyard.contracts.log import LogPage, LogQuery
 from gpuyard.contracts.segment import LINES
 from gpuyard.contracts.subjects import LOG_OWNER_QUERY
+from gpuyard.linefilter import filter_of
 from gpuyard.runtime.service import Context
 from gpuyard_logger.core.frame import Frame
 from gpuyard_logger.core.gather import View
 from gpuyard_logger.core.layout import Stream
 from gpuyard_logger.core.page import assemble
-from gpuyard_logger.core.sequence import Position, cut
-from gpuyard_logger.library import Blobs, Damage, Library
+from gpuyard_logger.core.sequence import Position
+from gpuyard_logger.library import Blobs, Damage, Library, Times
 from gpuyard_logger.partition import Partition
 from gpuyard_logger.shelf import Shelf
 
-_AT_ONCE = 4
-_PIECE_BYTES = 16 * 1024
+_READERS = 4
+_SEARCHERS = 2
+_PAGE_S = 0.1
+"""How long a page may take. A search goes on with the next; who waits meanwhile gets a turn between."""
 
 
 class Answers:
@@ -39,7 +43,8 @@ class Answers:
         self._shelf = shelf
         self._blobs = blobs
         self._partition = partition
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="answer")
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="answer")
+        self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="search")
         self._seconds = context.metrics.histogram(
             "gpuyard_logger_query_seconds", "Time to answer a question about stored lines."
         )
@@ -52,7 +57,8 @@ class Answers:
                 async for question in questions:
                     tasks.create_task(reply(self._context, question, self.answer(question.payload)))
         finally:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._readers.shutdown(wait=False, cancel_futures=True)
+            self._searchers.shutdown(wait=False, cancel_futures=True)
 
     async def answer(self, payload: bytes) -> bytes:
         """Answer an encoded LogQuery."""
@@ -62,7 +68,8 @@ class Answers:
                 # Before the index is asked: what is sealed meanwhile is then met twice, never missed.
                 view = self._partition.gather.view(query.job)
                 loop = asyncio.get_running_loop()
-                return encode(await loop.run_in_executor(self._pool, self._page, query, view))
+                pool = self._searchers if query.grep else self._readers
+                return encode(await loop.run_in_executor(pool, self._page, query, view))
             except GpuyardError as error:
                 return encode(error.to_failure())
             except OSError as error:
@@ -70,14 +77,16 @@ class Answers:
                 return encode(_unreadable(error))
 
     def _page(self, query: LogQuery, view: View) -> LogPage:
-        """In a thread of the pool."""
+        """In a thread of a pool."""
         damage: list[Damage] = []
+        is_late = _deadline(_PAGE_S)
         with closing(self._shelf.reading_index()) as index:
             library = Library(index, self._blobs, view.frames, damage.append)
-            page = read_page(library, query, view)
-        for one in damage:
+            page = read_page(library, query, view, is_late)
+        met_once = tuple(dict.fromkeys(damage))
+        for one in met_once:
             self._context.log.error("stored lines are damaged", **one._asdict())
-        return replace(page, damaged=tuple((d.stream.rank, d.first_seq, d.next_seq) for d in damage))
+        return replace(page, damaged=tuple((d.stream.rank, d.first_seq, d.next_seq) for d in met_once))
 
 
 async def reply(context: Context, question: Message, answering: Awaitable[bytes]) -> None:
@@ -91,51 +100,44 @@ async def reply(context: Context, question: Message, answering: Awaitable[bytes]
         context.log.warning("answer not sent", error=str(error))
 
 
-def read_page(library: Library, query: LogQuery, view: View) -> LogPage:
+def read_page(
+    library: Library, query: LogQuery, view: View, is_late: Callable[[], bool] = lambda: False
+) -> LogPage:
     """Answer a query from what is stored and what is open."""
     attempts = {*library.index.attempts(query.job), *(stream.attempt for stream in view.positions)}
     attempt = query.attempt or max(attempts, default=0)
     if attempt not in attempts:
         return LogPage(attempt=0, through_seq=view.through_seq)
-
-    def read(rank: int, from_seq: int) -> Iterator[LogBatch]:
-        return batches(library, Stream(query.job, attempt, rank), from_seq)
-
+    output = _Attempt(library, query.job, attempt, filter_of(query).overlaps)
     positions = _positions(library, view, query.job, attempt)
-    return assemble(query, attempt, positions, read, view.through_seq)
+    return assemble(query, attempt, positions, output, through_seq=view.through_seq, is_late=is_late)
 
 
-def batches(library: Library, stream: Stream, from_seq: int) -> Iterator[LogBatch]:
-    """Lines of a stream from one on, each once, in pieces small enough to be merged by time."""
-    next_seq = from_seq
-    for frame in library.frames(stream, from_seq):
-        seq = frame.first_seq
-        for chunks in _pieces(frame):
-            after = seq + sum(chunk.line_count for chunk in chunks)
-            piece = LogBatch(stream.job, stream.attempt, stream.rank, seq, after, tuple(chunks))
-            seq = after
-            if new := cut(piece, next_seq):
-                next_seq = after
-                yield new
+class _Attempt:
+    """Output of one attempt in a library, as far as it is of the wanted times."""
 
+    def __init__(self, library: Library, job: str, attempt: int, times: Times) -> None:
+        self._library = library
+        self._job = job
+        self._attempt = attempt
+        self._times = times
 
-def _pieces(frame: Frame) -> Iterator[list[LogChunk]]:
-    piece: list[LogChunk] = []
-    size_bytes = 0
-    for chunk in frame.chunks():
-        piece.append(chunk)
-        size_bytes += len(chunk.data)
-        if size_bytes >= _PIECE_BYTES:
-            yield piece
-            piece, size_bytes = [], 0
-    if piece:
-        yield piece
+    def onward(self, rank: int, from_seq: int) -> Iterator[Frame]:
+        return self._library.frames(Stream(self._job, self._attempt, rank), from_seq, self._times)
+
+    def back(self, rank: int, before_seq: int) -> Iterator[Frame]:
+        return self._library.frames_back(Stream(self._job, self._attempt, rank), before_seq, self._times)
 
 
 def _positions(library: Library, view: View, job: str, attempt: int) -> dict[int, Position]:
     """How far each rank goes; what is open goes further than what is sealed."""
     newer = {stream.rank: at for stream, at in view.positions.items() if stream.attempt == attempt}
     return {**library.index.positions(job, attempt, LINES), **newer}
+
+
+def _deadline(seconds: float) -> Callable[[], bool]:
+    end_s = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end_s
 
 
 def _unreadable(error: OSError) -> Failure:

@@ -8,6 +8,7 @@ from gpuyard_logger.core.layout import Stream
 from gpuyard_logger.core.part import TAIL_BYTES, Place, footer_bytes, parse_footer
 from gpuyard_logger.index import Index, Located
 
+_FIRST_RUN_BYTES = 64 * 1024
 _RUN_BYTES = 1024 * 1024
 _LOOKS = 3
 
@@ -37,6 +38,13 @@ class Damage(NamedTuple):
 
 OpenFrames = Callable[[Stream, int], Iterator[Frame]]
 """Frames of a stream that are not sealed: `open_frames(stream, from_seq)`."""
+Times = Callable[[float, float], bool]
+"""Whether lines read between these times are wanted: parts and frames without any are not fetched."""
+
+
+def any_time(_first_at_s: float, _last_at_s: float) -> bool:
+    """Everything is wanted."""
+    return True
 
 
 class Library:
@@ -59,38 +67,67 @@ class Library:
         self._open_frames = open_frames
         self._on_damage = on_damage
 
-    def frames(self, stream: Stream, from_seq: int = 0) -> Iterator[Frame]:
+    def frames(self, stream: Stream, from_seq: int = 0, times: Times = any_time) -> Iterator[Frame]:
         """Frames from the one that holds a line on. They may begin before it, and overlap the one before."""
         next_seq = from_seq
-        for frame in self._sealed(stream, from_seq):
+        for frame in self._sealed(stream, from_seq, times):
             next_seq = max(next_seq, frame.next_seq)
             yield frame
         yield from self._open_frames(stream, next_seq)
 
-    def _sealed(self, stream: Stream, from_seq: int) -> Iterator[Frame]:
-        """A segment may go while it is read, since others took its place: then the index knows those."""
-        next_seq = from_seq
+    def frames_back(self, stream: Stream, before_seq: int, times: Times = any_time) -> Iterator[Frame]:
+        """Frames backwards from the one that holds the line before this one. They may reach beyond it."""
+        next_seq = before_seq
+        for frame in reversed(list(self._open_frames(stream, 0))):
+            if frame.first_seq < next_seq:
+                next_seq = frame.first_seq
+                yield frame
+        yield from self._again(lambda seq: self._parts_back(stream, seq, times), next_seq, _first)
+
+    def _sealed(self, stream: Stream, from_seq: int, times: Times) -> Iterator[Frame]:
+        return self._again(lambda seq: self._parts(stream, seq, times), from_seq, _next)
+
+    def _again(
+        self, read: Callable[[int], Iterator[Frame]], seq: int, end: Callable[[Frame], int]
+    ) -> Iterator[Frame]:
+        """Segments may go while they are read, since others took their place: then the index knows those."""
         for look in range(_LOOKS):
             try:
-                for part in self.index.parts(stream, next_seq):
-                    for frame in self._of_part(stream, part, next_seq):
-                        next_seq = frame.next_seq
-                        yield frame
+                for frame in read(seq):
+                    seq = end(frame)
+                    yield frame
             except FileNotFoundError as error:
                 if look == _LOOKS - 1:
                     raise OSError(f"segment is gone: {error}") from error
             else:
                 return
 
-    def _of_part(self, stream: Stream, part: Located, from_seq: int) -> Iterator[Frame]:
+    def _parts(self, stream: Stream, from_seq: int, times: Times) -> Iterator[Frame]:
+        next_seq = from_seq
+        for part in self.index.parts(stream, from_seq):
+            wanted = self._wanted(stream, part, times)
+            for run in _runs([place for place in wanted if place.entry.next_seq > next_seq]):
+                for frame in self._of_run(stream, part, run):
+                    next_seq = frame.next_seq
+                    yield frame
+
+    def _parts_back(self, stream: Stream, before_seq: int, times: Times) -> Iterator[Frame]:
+        for part in reversed(self.index.parts(stream)):
+            if part.row.first_seq < before_seq:
+                for place in reversed(self._wanted(stream, part, times)):
+                    if place.entry.first_seq < before_seq:
+                        yield from self._of_run(stream, part, [place])
+
+    def _wanted(self, stream: Stream, part: Located, times: Times) -> list[Place]:
+        """Frames of a part with lines of these times."""
+        if not times(part.row.first_at_s, part.row.last_at_s):
+            return []
         try:
             places = self.places(part)
         except DamagedError as error:
             self._on_damage(Damage(stream, part.row.first_seq, part.row.next_seq, str(error)))
-            return
-        wanted = [place for place in places if place.entry.next_seq > from_seq]
-        for run in _runs(wanted):
-            yield from self._of_run(stream, part, run)
+            return []
+        return [place for place in places if times(place.entry.first_at_s, place.entry.last_at_s)]
 
     def places(self, part: Located) -> list[Place]:
         """Where the frames of a part lie in it.
@@ -137,15 +174,23 @@ class Library:
         return self._blobs.read(part.segment, part.holder, part.row.offset + offset, size_bytes)
 
 
+def _first(frame: Frame) -> int:
+    return frame.first_seq
+
+
+def _next(frame: Frame) -> int:
+    return frame.next_seq
+
+
 def _runs(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Neighbouring frames that are fetched at once."""
+    """Frames that are fetched at once: few at first, for many readers want no more."""
     run: list[Place] = []
-    size_bytes = 0
+    room_bytes = _FIRST_RUN_BYTES
     for place in places:
-        if run and size_bytes + place.entry.size_bytes > _RUN_BYTES:
+        if run and place.offset + place.entry.size_bytes - run[0].offset > room_bytes:
             yield run
-            run, size_bytes = [], 0
+            run = []
+            room_bytes = min(2 * room_bytes, _RUN_BYTES)
         run.append(place)
-        size_bytes += place.entry.size_bytes
     if run:
         yield run

@@ -19,8 +19,6 @@ Rank = Annotated[int, Meta(ge=0, le=65535, description="Global rank.")]
 Seq = Annotated[int, Meta(ge=0, description="Number of a line in its rank.")]
 # Pairs, not a map: many languages have no maps with integer keys.
 Cursor = tuple[tuple[Rank, Seq], ...]
-Settling = tuple[tuple[Rank, Seq, int], ...]
-"""For each rank, the line that a search backwards has come to, and how many matches it still wants."""
 
 
 def partition_of(job: str) -> int:
@@ -80,6 +78,15 @@ def lines_of(batch: LogBatch) -> Iterator[LogLine]:
             seq += 1
 
 
+class Settling(Struct, frozen=True, array_like=True):
+    """How far the search for the beginning of a rank's tail has come, backwards."""
+
+    rank: Rank
+    seq: Annotated[int, Meta(ge=0, description="Lines from this one on were looked at.")]
+    lines: Annotated[int, Meta(ge=0, description="So many matches are still wanted.")]
+    begin: Annotated[int, Meta(ge=0, description="The earliest match so far.")]
+
+
 class LogQuery(Struct, frozen=True):
     """Give me stored lines of a job, in the order of each rank.
 
@@ -112,7 +119,7 @@ class LogQuery(Struct, frozen=True):
     grep: Annotated[str, Meta(max_length=1024, description="Empty: every line matches.")] = ""
     ignore_case: bool = False
     context: Annotated[int, Meta(ge=0, le=1000, description="Lines around a match, on each side.")] = 0
-    settling: Annotated[Settling, Meta(description="From the page before; else empty.")] = ()
+    settling: Annotated[Settling | None, Meta(description="From the page before.")] = None
 
 
 class LogPage(Struct, frozen=True, tag="page", tag_field="type"):
@@ -135,4 +142,6 @@ class LogPage(Struct, frozen=True, tag="page", tag_field="type"):
         Meta(description="Lines lost on the disk: rank, first, and the one after the last."),
     ] = ()
     scanned_bytes: Annotated[int, Meta(ge=0, description="Text looked at for this page.")] = 0
-    settling: Annotated[Settling, Meta(description="Ranks whose tail's beginning is still looked for.")] = ()
+    settling: Annotated[Settling | None, Meta(description="The beginning of a tail is still looked for.")] = (
+        None
+    )

@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.contracts.codec import MAX_MESSAGE_BYTES, encode
-from gpuyard.contracts.log import LogBatch, LogPage, LogQuery
+from gpuyard.contracts.log import OUT, LogBatch, LogPage, LogQuery
+from gpuyard_logger.core.frame import Frame, Mark
 from gpuyard_logger.core.page import assemble
-from gpuyard_logger.core.sequence import MAX_LINE_BYTES, Position, cut
+from gpuyard_logger.core.sequence import MAX_LINE_BYTES, Position
 from tests.unit.logger.batches import JOB, batch, lines, patient, raw, seqs
 from tests.unit.logger.memory import MemoryStore
 
@@ -15,6 +16,18 @@ def store_of(*batches: LogBatch) -> MemoryStore:
     store = MemoryStore()
     store.append(batches)
     return store
+
+
+class OneFrame:
+    """Every rank has printed the same."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def onward(self, _rank: int, _from_seq: int) -> Iterator[Frame]:
+        return iter((self._frame,))
+
+    back = onward
 
 
 def all_pages(store: MemoryStore, **query: object) -> list[LogPage]:
@@ -127,15 +140,11 @@ def test_the_longest_line_fits_a_message() -> None:
 def test_a_page_over_the_largest_gang_fits_a_message() -> None:
     big = 2**62
     positions = {rank: Position(big, ended=True) for rank in range(65536)}
-    long = raw(b"x" * MAX_LINE_BYTES + b"\n", first_seq=big - 1, next_seq=big)
-
-    def read(_rank: int, from_seq: int) -> Iterator[LogBatch]:
-        part = cut(long, from_seq)
-        return iter(()) if part is None else iter((part,))
-
+    mark = Mark(OUT, 1.0, MAX_LINE_BYTES, 1)
+    output = OneFrame(Frame(big - 1, big, [mark], b"x" * (MAX_LINE_BYTES - 1) + b"\n"))
     for tail in (0, 1):
         query = LogQuery(JOB, tail=tail, max_bytes=786432)
-        assert len(encode(assemble(query, 1, positions, read, 2**62))) < MAX_MESSAGE_BYTES
+        assert len(encode(assemble(query, 1, positions, output, through_seq=2**62))) < MAX_MESSAGE_BYTES
 
 
 def test_a_gap_is_given_as_it_is() -> None:

@@ -5,7 +5,7 @@ only where it finds something the table tells time and stream.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -19,6 +19,8 @@ RAW_BYTES = 256 * 1024
 _LEVEL = 3
 _COUNT = struct.Struct("<I")
 _MARK = struct.Struct("<BdII")
+MARK_BYTES = _MARK.size
+"""What a chunk adds to a frame besides its text."""
 
 
 class DamagedError(Exception):
@@ -53,12 +55,22 @@ class Mark(NamedTuple):
     lines: int
 
 
+class Marks:
+    """The table of a frame's chunks, read only by whom it interests: a search seldom does."""
+
+    def __init__(self, table: bytes) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[Mark]:
+        return map(Mark._make, _MARK.iter_unpack(self._table))
+
+
 class Frame(NamedTuple):
     """A frame as it is read."""
 
     first_seq: int
     next_seq: int
-    marks: Sequence[Mark]
+    marks: Iterable[Mark]
     text: bytes
 
     def chunks(self) -> Iterator[LogChunk]:
@@ -68,9 +80,13 @@ class Frame(NamedTuple):
             at += mark.size_bytes
 
 
+def mark_of(chunk: LogChunk) -> Mark:
+    return Mark(chunk.stream, chunk.at_s, len(chunk.data), chunk.line_count)
+
+
 def pack(first_seq: int, chunks: Sequence[LogChunk]) -> Packed:
     """Compress chunks whose lines are numbered from `first_seq` on, without a gap."""
-    marks = [Mark(chunk.stream, chunk.at_s, len(chunk.data), chunk.line_count) for chunk in chunks]
+    marks = [mark_of(chunk) for chunk in chunks]
     table = b"".join(_MARK.pack(*mark) for mark in marks)
     raw = b"".join((_COUNT.pack(len(marks)), table, *(chunk.data for chunk in chunks)))
     data = zstandard.compress(raw, _LEVEL)
@@ -81,6 +97,11 @@ def pack(first_seq: int, chunks: Sequence[LogChunk]) -> Packed:
     )
 
 
+def is_sound(entry: Entry, data: bytes) -> bool:
+    """Whether the bytes are those that were packed."""
+    return len(data) == entry.size_bytes and crc32(data) == entry.crc
+
+
 def unpack(entry: Entry, data: bytes) -> Frame:
     """Read a frame.
 
@@ -88,10 +109,10 @@ def unpack(entry: Entry, data: bytes) -> Frame:
         DamagedError: the bytes are not those that were packed.
 
     """
-    if len(data) != entry.size_bytes or crc32(data) != entry.crc:
+    if not is_sound(entry, data):
         raise DamagedError(f"lines {entry.first_seq} to {entry.next_seq - 1} fail their checksum")
     raw = zstandard.decompress(data, max_output_size=entry.raw_bytes)
     (count,) = _COUNT.unpack_from(raw)
     text_at = _COUNT.size + count * _MARK.size
-    marks = [Mark(*fields) for fields in _MARK.iter_unpack(raw[_COUNT.size : text_at])]
+    marks = Marks(raw[_COUNT.size : text_at])
     return Frame(entry.first_seq, entry.next_seq, marks, raw[text_at:])
