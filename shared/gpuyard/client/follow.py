@@ -18,6 +18,7 @@ from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Conflict, Failure, InvalidSpec, Unavailable, error_from
 from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery
 from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
+from gpuyard.linefilter import EVERYTHING, Filter
 
 ANSWER_TIMEOUT_S = 5.0
 QUIET_S = 2.0
@@ -40,6 +41,7 @@ async def follow(
     tail: int | None = None,
     live: bool = True,
     expected_ranks: int | None = None,
+    wanted: Filter = EVERYTHING,
     notice: Notice = _say_nothing,
 ) -> AsyncGenerator[LogLine, None]:
     """Give a job's lines, each once, those of a rank in their order.
@@ -49,16 +51,18 @@ async def follow(
         job: its id.
         attempt: by default the newest that is stored, else the first that shows.
         ranks: by default all.
-        tail: only the last so many stored lines of each rank, then what follows.
+        tail: only the last so many stored lines of each rank that are wanted, then what follows.
         live: stay until every expected rank has ended; else stop after what is there now.
         expected_ranks: how many ranks the job has; without it (and without `ranks`) live never ends.
+        wanted: which lines to give.
         notice: is told in a sentence that no logger answers, or that lines are lost.
 
     Raises:
+        InvalidSpec: what lines should hold is no regular expression.
         Unavailable: not live, and no logger answers for some seconds. Live, it is waited for.
 
     """
-    follower = _Follower(bus, job, Join(attempt, ranks, tail, expected_ranks), live, notice)
+    follower = _Follower(bus, job, Join(attempt, ranks, tail, expected_ranks, wanted), live, notice)
     async with aclosing(follower.groups()) as groups:
         async for group in groups:
             for line in group:
@@ -98,13 +102,13 @@ class _Follower:
 
     async def _history(self) -> Groups:
         """Stored lines from where the join stands to their end, as far as a logger answers."""
-        page: LogPage | None = None
-        while page is None or not page.complete:
-            page = await self._page()
-            if page is None:
+        is_more = True
+        while is_more:
+            if (page := await self._page()) is None:
                 return
             yield self._join.take_page(page)
             self._tell_losses()
+            is_more = not page.complete or self._join.ask_all()
         self._stream_start = page.through_seq + 1
 
     async def _page(self) -> LogPage | None:

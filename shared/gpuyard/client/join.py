@@ -8,7 +8,8 @@ import heapq
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery, lines_of
+from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery, Settling, lines_of
+from gpuyard.linefilter import EVERYTHING, Filter, Sieve
 
 
 class Loss(NamedTuple):
@@ -27,6 +28,10 @@ class Join:
         ranks: None: all.
         tail: begin so many lines before the end of what is stored; None: with the first line.
         expected_ranks: how many ranks there are, if that is known.
+        wanted: which lines to give.
+
+    Raises:
+        InvalidSpec: what they should hold is no regular expression.
 
     """
 
@@ -36,11 +41,16 @@ class Join:
         ranks: Collection[int] | None = None,
         tail: int | None = None,
         expected_ranks: int | None = None,
+        wanted: Filter = EVERYTHING,
     ) -> None:
         self.attempt = attempt
         self.ranks = None if ranks is None else frozenset(ranks)
         self.losses: list[Loss] = []
         self._tail = tail
+        self._wanted = wanted
+        self._sieve = Sieve(wanted)
+        self._settling: Settling | None = None
+        self._asks_all = False
         self._expected = expected_ranks if self.ranks is None else len(self.ranks)
         self._next: dict[int, int] = {}
         self._ended: set[int] = set()
@@ -52,24 +62,50 @@ class Join:
 
     def query(self, job: str) -> LogQuery:
         """What to ask the logger for next."""
-        ranks = None if self.ranks is None else tuple(sorted(self.ranks))
-        return LogQuery(job, self.attempt, ranks, tuple(sorted(self._next.items())), self._tail)
+        wanted = self._wanted._replace(grep="", context=0) if self._asks_all else self._wanted
+        return LogQuery(
+            job,
+            self.attempt,
+            None if self.ranks is None else tuple(sorted(self.ranks)),
+            after=tuple(sorted(self._next.items())),
+            tail=self._tail,
+            stream=wanted.stream,
+            since_s=wanted.since_s,
+            until_s=wanted.until_s,
+            grep=wanted.grep,
+            ignore_case=wanted.ignore_case,
+            context=wanted.context,
+            settling=self._settling,
+        )
+
+    def ask_all(self) -> bool:
+        """From now on ask for lines without a match too; False if there is no need.
+
+        Whether the last stored lines stand around a match depends on lines that are not stored yet.
+        """
+        needs = self._wanted.reach > 0 and not self._asks_all
+        self._asks_all = self._asks_all or needs
+        return needs
 
     def take_page(self, page: LogPage) -> list[LogLine]:
-        """New lines of a page. What is missing in it is missing for good."""
+        """New lines of a page that are wanted. What is missing in it is missing for good."""
         self.attempt = self.attempt or page.attempt or None
+        self._settling = page.settling
         lines: dict[int, list[LogLine]] = {}
         for batch in page.batches:
-            self._note_loss(batch)
+            self._note_loss(batch.rank, batch.first_seq)
             lines.setdefault(batch.rank, []).extend(self._new_lines(batch))
         for rank, next_seq in page.next:
+            self._note_loss(rank, next_seq)
             self._move(rank, next_seq)
+        if self._is_sparse:
+            self.losses.extend(Loss(*damaged) for damaged in page.damaged)
         if page.complete:
             self._ended.update(page.ended)
-        return _merged(lines.values())
+        return self._sifted(_merged(lines.values()))
 
     def take_batch(self, batch: LogBatch) -> list[LogLine] | None:
-        """New lines of a batch from the stream; None if lines before it must come from the logger."""
+        """New wanted lines of a batch from the stream; None if lines before it must come from the logger."""
         self.attempt = self.attempt or batch.attempt
         if not self._wants(batch):
             return []
@@ -78,7 +114,7 @@ class Join:
         lines = self._new_lines(batch)
         if batch.end:
             self._ended.add(batch.rank)
-        return lines
+        return self._sifted(lines)
 
     def lacks(self, page: LogPage) -> bool:
         """Whether there is anything in the answer to `query` that was not given yet."""
@@ -103,11 +139,22 @@ class Join:
     def _move(self, rank: int, next_seq: int) -> None:
         self._next[rank] = max(next_seq, self._next.get(rank, 0))
 
-    def _note_loss(self, batch: LogBatch) -> None:
-        begin = 0 if self._tail is None else batch.first_seq
-        next_seq = self._next.get(batch.rank, begin)
-        if batch.first_seq > next_seq:
-            self.losses.append(Loss(batch.rank, next_seq, batch.first_seq))
+    @property
+    def _is_sparse(self) -> bool:
+        """Whether pages leave out lines that are not wanted."""
+        return not (self._wanted.is_open and (self._asks_all or not self._wanted.grep))
+
+    def _sifted(self, lines: list[LogLine]) -> list[LogLine]:
+        if self._wanted == EVERYTHING:
+            return lines
+        return [wanted for line in lines for wanted in self._sieve.take(line)]
+
+    def _note_loss(self, rank: int, seq: int) -> None:
+        """Given is what comes from `seq` on."""
+        begin = 0 if self._tail is None else seq
+        next_seq = self._next.get(rank, begin)
+        if seq > next_seq and not self._is_sparse:
+            self.losses.append(Loss(rank, next_seq, seq))
 
 
 def _merged(by_rank: Iterable[list[LogLine]]) -> list[LogLine]:

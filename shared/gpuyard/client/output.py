@@ -65,6 +65,7 @@ def _follow(bus: Bus, job: Job, wanted: Wanted, *, live: bool) -> AsyncGenerator
         tail=wanted.tail,
         live=live,
         expected_ranks=job.spec.rank_count,
+        wanted=wanted.filter,
         notice=wanted.notice,
     )
 
