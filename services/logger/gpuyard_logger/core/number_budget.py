@@ -29,7 +29,7 @@ class Budget:
 
 
 def newest_lines(chunk: LogChunk, room: float) -> tuple[int, list[bytes]]:
-    """The last whole lines of a chunk that are worth it, without newlines.
+    """The last whole lines of a chunk that there is room for, without newlines.
 
     Returns:
         How many lines of the chunk come before them, and the lines.
@@ -40,10 +40,18 @@ def newest_lines(chunk: LogChunk, room: float) -> tuple[int, list[bytes]]:
     lines = data[begin:].split(b"\n")
     if not lines[-1]:
         lines.pop()
-    fitting = max(0, int((room - (len(data) - begin)) // LINE_BYTES))
-    kept = lines[-fitting:] if fitting else []
-    return chunk.line_count - len(kept), kept
+    if cost_of(lines) > room:
+        lines = _fitting(lines, room)
+    return chunk.line_count - len(lines), lines
 
 
 def cost_of(lines: Sequence[bytes]) -> float:
-    return sum(map(len, lines)) + (LINE_BYTES + 1) * len(lines)
+    return sum(map(len, lines)) + LINE_BYTES * len(lines)
+
+
+def _fitting(lines: list[bytes], room: float) -> list[bytes]:
+    for count, line in enumerate(reversed(lines)):
+        room -= len(line) + LINE_BYTES
+        if room < 0:
+            return lines[len(lines) - count :]
+    return lines

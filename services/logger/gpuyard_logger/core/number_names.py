@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpuyard.contracts.series import EPOCH, PROGRESS, STEP
 
@@ -38,58 +39,57 @@ _MODIFIERS = _words(
     global lm mlm grad gradient learning max min best final current smoothed step epoch
     """
 )
+_LEADING_TO_COUNTERS = _MODIFIERS - {"max", "min", "total"}
 _LEVELS = _words("info warning warn debug error critical trace")
 _CODE = re.compile(
     r"\.(?:py|cc?|cpp|cu|h|hpp|go|rs|js|sh|so|json|yaml|yml|toml|txt|pt|pth|ckpt|com|org|net)$"
 )
 
 
-@lru_cache(maxsize=4096)
-def name_of(words: str) -> str:
-    """The name behind which a number is stored; empty if it is not to be stored.
+class Name(NamedTuple):
+    """What a series is called, and what its name tells."""
+
+    text: str
+    is_known: bool
+    """Training programs use it, so that a space before the number is enough."""
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it counts how far the training is."""
+        return self.text in _COUNTERS
+
+    @property
+    def is_quotient(self) -> bool:
+        """Whether `90/100` behind it is a quotient."""
+        return "acc" in self.text or "correct" in self.text
+
+
+@lru_cache(maxsize=8192)
+def name_of(words: bytes) -> Name | None:
+    """The name behind which a number is stored; None if it is not to be stored.
 
     Args:
         words: One to four words before the number.
 
     """
-    parts = [part for part in words.lower().split(" ") if part not in _LEVELS]
+    parts = [part for part in words.decode(errors="replace").lower().split(" ") if part not in _LEVELS]
     if not parts or _CODE.search(parts[-1]):
+        return None
+    last = parts[-1].strip("./-")
+    text = _counter(last, parts[:-1]) or "_".join(_from_first_telling(parts)).strip("./-")
+    if not text or last in _NO_MEASUREMENTS or len(text) > 64:
+        return None
+    if text in _PROGRESS:
+        text = PROGRESS
+    known = text in _COUNTERS or text == PROGRESS or _MEASUREMENT.search(text) is not None
+    return Name(text, known)
+
+
+def _counter(last: str, before: list[str]) -> str:
+    """`train step` counts steps; `skipped iteration` and `time per step` do not."""
+    if not all(part in _LEADING_TO_COUNTERS for part in before):
         return ""
-    name = "_".join(_from_first_telling(parts)).strip("./-")
-    bare = parts[-1].strip("./-")
-    if name in _NO_MEASUREMENTS or bare in _NO_MEASUREMENTS or len(name) > 64:
-        return ""
-    return _canonical(name, bare, parts)
-
-
-@lru_cache(maxsize=4096)
-def is_known(name: str) -> bool:
-    """Whether this is a name that numbers in training are known by."""
-    return name in _COUNTERS or name == PROGRESS or _MEASUREMENT.search(name) is not None
-
-
-def is_counter(name: str) -> bool:
-    """Whether it counts how far the training is."""
-    return name in _COUNTERS
-
-
-def is_accuracy(name: str) -> bool:
-    """Whether `90/100` behind it is a quotient."""
-    return "acc" in name or "correct" in name
-
-
-def _canonical(name: str, bare: str, parts: list[str]) -> str:
-    leads_on = all(part in _MODIFIERS for part in parts[:-1])
-    if bare in _STEPS and (leads_on or not is_known(name)) and _counts(parts):
-        return STEP
-    if bare in _EPOCHS and _counts(parts):
-        return EPOCH
-    return PROGRESS if name in _PROGRESS else name
-
-
-def _counts(parts: list[str]) -> bool:
-    """`train step` counts steps; `skipped iterations` and `time per step` do not."""
-    return all(part in _MODIFIERS - {"max", "total"} for part in parts[:-1])
+    return STEP if last in _STEPS else EPOCH if last in _EPOCHS else ""
 
 
 def _from_first_telling(parts: list[str]) -> list[str]:

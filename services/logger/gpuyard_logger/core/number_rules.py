@@ -9,8 +9,8 @@ Cost: a few microseconds for a line; linear in its length.
 import re
 from collections.abc import Iterator
 
-from gpuyard.contracts.series import STEP, Number
-from gpuyard_logger.core.number_names import is_accuracy, is_counter, is_known, name_of
+from gpuyard.contracts.series import PROGRESS, STEP, Number
+from gpuyard_logger.core.number_names import Name, name_of
 
 MAX_LINE_BYTES = 4096
 MAX_NUMBERS = 64
@@ -40,8 +40,9 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 _BAR = re.compile(
-    rb"(?:(?P<text>[^|%]*?):)?\s*\d{1,3}%(?:\|[^|]*+\|)?\s*(?P<at>\d{1,15})/(?P<of>\d{1,15})\s*"
-    rb"\[[\d:]+<[\d:?]+(?: days?, [\d:]+)?(?:,\s*(?P<speed>[\d.]+)(?P<unit>it/s|s/it))?"
+    rb"\d{1,3}%(?:\|[^|]*+\|)?[ ]{0,8}(?P<at>\d{1,15})/(?P<of>\d{1,15})[ ]{0,8}"
+    rb"\[[\d:]{1,12}<[\d:?]{1,12}(?: days?, [\d:]{1,12})?"
+    rb"(?:,[ ]{0,4}(?P<speed>[\d.]{1,12})(?P<unit>it/s|s/it))?"
 )
 _OTHER_WORK = re.compile(
     rb"\b(?:val|test|eval|predict|infer|download|upload|load|map|filter|generat|sanity|check|token|process|extract|"
@@ -94,10 +95,11 @@ def parse_line(line: bytes) -> list[Number]:
 def _numbers(line: bytes) -> Iterator[Number]:
     bar = _BAR.search(line) if b"%" in line and b"<" in line else None
     if bar is not None:
-        is_training = not _OTHER_WORK.search(bar["text"] or b"")
+        title = line[: bar.start()]
+        is_training = not _OTHER_WORK.search(title)
         if is_training:
             yield from _bar(bar)
-        line = b"".join((bar["text"] or b"", b": ")) * is_training + line[bar.end() :]
+        line = title * is_training + line[bar.end() :]
     elif keras := _KERAS.match(line):
         yield _count(keras)
     yield from _pairs(line)
@@ -114,11 +116,14 @@ def _pairs(line: bytes) -> Iterator[Number]:
     counts: list[Number] = []
     has_known = False
     for match in _PAIR.finditer(line):
-        if match["at"]:
+        words, value = match.group("name", "value")
+        if words is None:
             counts.append(_count(match))
-        elif number := _pair(match):
-            has_known = has_known or is_known(number.name)
-            yield number
+        elif (name := name_of(words)) and _is_meant(name, match):
+            number = _number(name, float(value.replace(b",", b"")), match)
+            if number is not None:
+                has_known = has_known or name.is_known
+                yield number
     if has_known:
         yield from counts[:1]
 
@@ -127,20 +132,15 @@ def _count(match: "re.Match[bytes]") -> Number:
     return Number(STEP, float(match["at"]), float(match["of"]))
 
 
-def _pair(match: "re.Match[bytes]") -> Number | None:
-    gap = match["gap"]
-    name = name_of(match["name"].decode(errors="replace"))
-    if not name or not _is_meant(name, gap, match):
-        return None
-    value = float(match["value"].replace(b",", b""))
+def _number(name: Name, value: float, match: "re.Match[bytes]") -> Number | None:
     total = float(match["total"]) if match["total"] else None
-    if is_counter(name):
-        return Number(name, value, total) if _can_count(name, value, match) else None
-    if total and is_accuracy(name):
-        return Number(name, value / total)
-    if name == "progress" and (match["unit"] or b"").strip() == b"%":
-        return Number(name, value, 100.0)
-    return Number(name, value, total)
+    if name.is_counter:
+        return Number(name.text, value, total) if _can_count(name.text, value, match) else None
+    if total and name.is_quotient:
+        return Number(name.text, value / total)
+    if name.text == PROGRESS and match["unit"] and b"%" in match["unit"]:
+        return Number(name.text, value, 100.0)
+    return Number(name.text, value, total)
 
 
 def _can_count(name: str, value: float, match: "re.Match[bytes]") -> bool:
@@ -149,12 +149,11 @@ def _can_count(name: str, value: float, match: "re.Match[bytes]") -> bool:
     return value >= 0 and (name != STEP or (value.is_integer() and not is_size))
 
 
-def _is_meant(name: str, gap: bytes, match: "re.Match[bytes]") -> bool:
+def _is_meant(name: Name, match: "re.Match[bytes]") -> bool:
     """Whether this is a name and its number, rather than prose or an address."""
-    if is_known(name) or b"=" in gap:
+    if name.is_known:
         return True
+    gap = match["gap"]
     if b":" not in gap:
-        return False
-    if match["quote"]:
-        return True
-    return gap != b":" and _ENDS_FIELD.match(match.string, match.end()) is not None
+        return b"=" in gap
+    return bool(match["quote"]) or (gap != b":" and _ENDS_FIELD.match(match.string, match.end()) is not None)

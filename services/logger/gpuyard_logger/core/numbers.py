@@ -1,4 +1,4 @@
-"""Rows of numbers from the lines of a partition: reads what is new of each batch, within a budget.
+"""Rows of numbers from the lines of a logger's partitions: reads what is new of each batch, within a budget.
 
 Rows follow from lines that were cut by number, and are sealed together with them: so they, too, are kept
 exactly once. What is remembered from line to line only helps to read; it may be lost at any time.
@@ -18,8 +18,8 @@ from gpuyard_logger.core.number_table import Columns, columns_of, parse_row
 
 STREAM_BYTES_S, STREAM_BYTES = 16 * 1024, 64 * 1024
 """What is read of a rank in each second of its own time, and at once."""
-ALL_BYTES_S, ALL_BYTES = 1024 * 1024, 8 * 1024 * 1024
-"""What is read of all ranks of a partition, by the logger's clock: about a tenth of a core."""
+ALL_BYTES_S, ALL_BYTES = 512 * 1024, 4 * 1024 * 1024
+"""What is read of all ranks, by the logger's clock: about a tenth of a core."""
 MAX_NAMES = 256
 """Series of a rank; a program that makes up names does not get more."""
 _REMEMBERED_RANKS = 4096
