@@ -29,10 +29,11 @@ class Folder:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(final)
-        except OSError:
+            self._sync()
+        except Exception:  # whatever stopped it, the disk's refusal or a piece that can't be had
             temporary.unlink(missing_ok=True)
+            final.unlink(missing_ok=True)
             raise
-        self._sync()
 
     def read(self, segment: str, offset: int, size_bytes: int) -> bytes:
         """Bytes of a segment; fewer at its end.
@@ -68,7 +69,7 @@ class Folder:
         """
         end = self.size_bytes(segment)
         trailer = self.read(segment, max(end - TRAILER_BYTES, 0), TRAILER_BYTES)
-        size_bytes = rows_bytes(trailer)
+        size_bytes = rows_bytes(trailer, end)
         return parse_rows(self.read(segment, max(end - TRAILER_BYTES - size_bytes, 0), size_bytes), trailer)
 
     def _file(self, segment: str) -> Path:

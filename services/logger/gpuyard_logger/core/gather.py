@@ -76,9 +76,8 @@ class Gather:
         first = self.position(stream).next_seq
         after = first + sum(chunk.line_count for chunk in rows)
         self._positions[stream] = Position(after)
-        self.open_bytes += self._part(stream, first).add(
-            LogBatch(batch.job, batch.attempt, batch.rank, first, after, tuple(rows))
-        )
+        noted = LogBatch(batch.job, batch.attempt, batch.rank, first, after, tuple(rows))
+        self._add(stream, first, noted)
 
     def position(self, stream: Stream) -> Position:
         """How far a stream was taken."""

@@ -11,7 +11,7 @@ from zlib import crc32
 import msgspec
 
 from gpuyard.contracts.segment import Row
-from gpuyard_logger.core.frame import DamagedError, Packed
+from gpuyard_logger.core.frame import DamagedError, Entry, Packed
 from gpuyard_logger.core.part import footer_of
 
 MAGIC = b"GYSEG002"
@@ -35,7 +35,8 @@ class Sealed(NamedTuple):
     """Frames of a stream, ready to be laid down. Without frames it says that the rank ended at `next_seq`."""
 
     stream: Stream
-    frames: Sequence[Packed]
+    frames: Iterable[Packed]
+    """Laid down as they come, so that memory need not hold all of a large part."""
     next_seq: int
     ended: bool
     at_s: float
@@ -57,10 +58,12 @@ class Layout:
         if not self.rows:
             yield MAGIC
         for part in parts:
-            footer = footer_of(part.frames)
-            self._note(part, len(footer))
+            entries = []
             for frame in part.frames:
+                entries.append(frame.entry)
                 yield frame.data
+            footer = footer_of(entries)
+            self._note(part, entries, len(footer))
             yield footer
 
     def close(self) -> bytes:
@@ -70,13 +73,12 @@ class Layout:
         self.size_bytes += len(end)
         return end
 
-    def _note(self, part: Sealed, footer_bytes: int) -> None:
-        entries = [frame.entry for frame in part.frames]
+    def _note(self, part: Sealed, entries: Sequence[Entry], footer_bytes: int) -> None:
         size_bytes = sum(entry.size_bytes for entry in entries) + footer_bytes
         self.rows.append(
             Row(
                 *part.stream,
-                first_seq=entries[0].first_seq if entries else part.next_seq,
+                first_seq=min((entry.first_seq for entry in entries), default=part.next_seq),
                 next_seq=part.next_seq,
                 first_at_s=min((entry.first_at_s for entry in entries), default=part.at_s),
                 last_at_s=max((entry.last_at_s for entry in entries), default=part.at_s),
@@ -89,8 +91,8 @@ class Layout:
         self.size_bytes += size_bytes
 
 
-def rows_bytes(trailer: bytes) -> int:
-    """How many bytes of rows stand before the trailer.
+def rows_bytes(trailer: bytes, segment_bytes: int) -> int:
+    """How many bytes of rows stand before the trailer of a segment of this size.
 
     Raises:
         DamagedError: this is not the end of a whole segment.
@@ -98,7 +100,10 @@ def rows_bytes(trailer: bytes) -> int:
     """
     if len(trailer) != TRAILER_BYTES or not trailer.endswith(MAGIC):
         raise DamagedError("the segment has no end")
-    return int(_TRAILER.unpack(trailer)[0])
+    size_bytes = int(_TRAILER.unpack(trailer)[0])
+    if size_bytes > segment_bytes - TRAILER_BYTES:
+        raise DamagedError("the end of the segment is damaged")
+    return size_bytes
 
 
 def parse_rows(rows: bytes, trailer: bytes) -> tuple[Row, ...]:

@@ -6,16 +6,18 @@ number of small segments stays small.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from gpuyard.contracts.segment import MAX_ROWS
-from gpuyard_logger.core.frame import RAW_BYTES, Packed, pack, unpack
+from gpuyard.contracts.segment import MAX_ROWS, Row
+from gpuyard_logger.core.frame import RAW_BYTES, Packed, is_sound, pack, unpack
+from gpuyard_logger.core.sequence import without_first
 
 FANOUT = 8
 LARGEST_BYTES = 64 * 1024 * 1024
 _SMALL_FRAME_BYTES = RAW_BYTES // 2
+T = TypeVar("T")
 
 
 class Size(NamedTuple):
@@ -43,25 +45,66 @@ def to_merge(sizes: Iterable[Size]) -> list[Size]:
     return []
 
 
+def unbroken(parts: Iterable[T], row_of: Callable[[T], Row]) -> Iterator[list[T]]:
+    """Group parts of a stream, in their order, so that no number is missing between those of a group.
+
+    What is missing may lie in another segment. A part that spanned it would hide it from readers.
+    """
+    group: list[T] = []
+    next_seq = 0
+    for part in parts:
+        row = row_of(part)
+        if group and row.first_seq > next_seq:
+            yield group
+            group = []
+        group.append(part)
+        next_seq = max(next_seq, row.next_seq)
+    if group:
+        yield group
+
+
 def joined(frames: Iterable[Packed]) -> Iterator[Packed]:
-    """The same lines in fewer frames: small neighbours become one, full ones stay as they are."""
+    """The same lines, each once, in fewer frames: small neighbours become one, full ones stay as they are.
+
+    A damaged frame stays as it is, so that readers are told; what another frame has of its lines stays too.
+    """
     waiting: list[Packed] = []
-    for packed in frames:
+    for packed in _once(frames):
         if waiting and not _continues(waiting, packed):
             yield _one(waiting)
             waiting = []
-        if packed.entry.raw_bytes >= _SMALL_FRAME_BYTES and not waiting:
-            yield packed
-        else:
+        if waiting or (packed.entry.raw_bytes < _SMALL_FRAME_BYTES and is_sound(*packed)):
             waiting.append(packed)
+        else:
+            yield packed
     if waiting:
         yield _one(waiting)
+
+
+def _once(frames: Iterable[Packed]) -> Iterator[Packed]:
+    """Without lines that a sound frame before has."""
+    next_seq = 0
+    for packed in frames:
+        if not is_sound(*packed):
+            yield packed
+        elif packed.entry.next_seq > next_seq:
+            yield _from_line(packed, next_seq)
+            next_seq = packed.entry.next_seq
+
+
+def _from_line(packed: Packed, seq: int) -> Packed:
+    skipped = seq - packed.entry.first_seq
+    if skipped <= 0:
+        return packed
+    return pack(seq, list(without_first(unpack(*packed).chunks(), skipped)))
 
 
 def _continues(waiting: Sequence[Packed], packed: Packed) -> bool:
     raw_bytes = sum(each.entry.raw_bytes for each in waiting)
     is_next = waiting[-1].entry.next_seq == packed.entry.first_seq
-    return is_next and raw_bytes + packed.entry.raw_bytes <= RAW_BYTES + _SMALL_FRAME_BYTES
+    return (
+        is_next and raw_bytes + packed.entry.raw_bytes <= RAW_BYTES + _SMALL_FRAME_BYTES and is_sound(*packed)
+    )
 
 
 def _one(frames: Sequence[Packed]) -> Packed:

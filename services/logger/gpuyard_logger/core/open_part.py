@@ -4,12 +4,17 @@ It only lives in memory. The messages it came from stay in the bus's stream unti
 takes over after a crash gathers the same lines again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpuyard.contracts.log import LogBatch, LogChunk
-from gpuyard_logger.core.frame import RAW_BYTES, Frame, Mark, Packed, pack, unpack
+from gpuyard_logger.core.frame import MARK_BYTES, RAW_BYTES, Frame, Packed, mark_of, pack, unpack
 from gpuyard_logger.core.layout import Sealed, Stream
+
+_PART_BYTES = 1024
+_FRAME_BYTES = 512
+_CHUNK_BYTES = 192
+"""Memory that these take besides the text, about. Without it, millions of empty lines would weigh nothing."""
 
 
 class Snapshot(NamedTuple):
@@ -25,9 +30,7 @@ class Snapshot(NamedTuple):
             if packed.entry.next_seq > from_seq:
                 yield unpack(*packed)
         if self.chunks:
-            marks = [
-                Mark(chunk.stream, chunk.at_s, len(chunk.data), chunk.line_count) for chunk in self.chunks
-            ]
+            marks = [mark_of(chunk) for chunk in self.chunks]
             next_seq = self.first_seq + sum(mark.lines for mark in marks)
             yield Frame(self.first_seq, next_seq, marks, b"".join(chunk.data for chunk in self.chunks))
 
@@ -39,32 +42,29 @@ class OpenPart:
         self.stream = stream
         self.next_seq = next_seq
         self.ended = False
-        self._held_bytes = 0
+        self.held_bytes = _PART_BYTES
+        """Memory that it takes, about."""
         self._frames: list[Packed] = []
         self._chunks: list[LogChunk] = []
-        self._chunk_bytes = 0
+        self._raw_bytes = 0
         self._first_seq = next_seq
 
-    def add(self, batch: LogBatch) -> int:
-        """Take a batch; returns by how many bytes it makes the part larger, or smaller, in memory."""
-        before = self._held_bytes
+    def add(self, batch: LogBatch) -> None:
         if batch.first_seq != self.next_seq:
             self._close_frame()
             self._first_seq = batch.first_seq
-        for chunk in batch.chunks:
-            self._chunks.append(chunk)
-            self._chunk_bytes += len(chunk.data)
-        self._held_bytes += sum(len(chunk.data) for chunk in batch.chunks)
+        self._chunks.extend(batch.chunks)
+        self._raw_bytes += sum(len(chunk.data) + MARK_BYTES for chunk in batch.chunks)
+        self.held_bytes += _held_bytes(batch.chunks)
         self.next_seq = batch.next_seq
         self.ended = self.ended or batch.end
-        if self._chunk_bytes >= RAW_BYTES:
+        if self._raw_bytes >= RAW_BYTES:
             self._close_frame()
-        return self._held_bytes - before
 
     def seal(self, at_s: float) -> Sealed:
-        """All of it, compressed. Nothing may be added after."""
-        self._close_frame()
-        return Sealed(self.stream, tuple(self._frames), self.next_seq, self.ended, at_s)
+        """All of it, compressed. Changes nothing: it is still read, by another thread."""
+        last = (pack(self._first_seq, self._chunks),) if self._chunks else ()
+        return Sealed(self.stream, (*self._frames, *last), self.next_seq, self.ended, at_s)
 
     def snapshot(self) -> "Snapshot":
         """What is there now. It stays as it is while the part grows."""
@@ -74,8 +74,12 @@ class OpenPart:
         if not self._chunks:
             return
         packed = pack(self._first_seq, self._chunks)
-        self._held_bytes += len(packed.data) - self._chunk_bytes
+        self.held_bytes += _FRAME_BYTES + len(packed.data) - _held_bytes(self._chunks)
         self._frames.append(packed)
         self._chunks = []
-        self._chunk_bytes = 0
+        self._raw_bytes = 0
         self._first_seq = packed.entry.next_seq
+
+
+def _held_bytes(chunks: Sequence[LogChunk]) -> int:
+    return sum(_CHUNK_BYTES + len(chunk.data) for chunk in chunks)

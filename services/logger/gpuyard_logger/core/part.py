@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from gpuyard_logger.core.frame import DamagedError, Entry, Packed
+from gpuyard_logger.core.frame import DamagedError, Entry
 
 _TRAILER = struct.Struct("<II4s")
 _MAGIC = b"GYP2"
@@ -28,9 +28,9 @@ class Place(NamedTuple):
     entry: Entry
 
 
-def footer_of(frames: Sequence[Packed]) -> bytes:
+def footer_of(entries: Sequence[Entry]) -> bytes:
     """What stands behind the frames."""
-    listed = _encode([frame.entry for frame in frames])
+    listed = _encode(entries)
     return listed + _TRAILER.pack(len(listed), crc32(listed), _MAGIC)
 
 

@@ -4,7 +4,7 @@ Batches of a rank may overlap or repeat after a fault of their writer. A line's 
 cutting by number is all it takes to hold every line exactly once. Batches are parted between lines only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -56,14 +56,14 @@ def cut(batch: LogBatch, next_seq: int) -> LogBatch | None:
         return batch
     if batch.next_seq < next_seq or (batch.next_seq == next_seq and not batch.end):
         return None
-    rest = tuple(_without(batch.chunks, next_seq - batch.first_seq))
+    rest = tuple(without_first(batch.chunks, next_seq - batch.first_seq))
     return replace(batch, first_seq=next_seq, chunks=rest)
 
 
 def advance(position: Position, batch: LogBatch) -> tuple[LogBatch | None, Position]:
     """What of the batch to store, and the position after it."""
     part = cut(batch, position.next_seq)
-    if part is None or not (part.chunks or (part.end and not position.ended)):
+    if part is None or not (part.next_seq > part.first_seq or (part.end and not position.ended)):
         return None, position
     return part, Position(part.next_seq, position.ended or part.end)
 
@@ -88,13 +88,7 @@ def size_bytes(batch: LogBatch) -> int:
     return BATCH_OVERHEAD_BYTES + sum(CHUNK_OVERHEAD_BYTES + len(chunk.data) for chunk in batch.chunks)
 
 
-def _beginning(batch: LogBatch, chunks: tuple[LogChunk, ...]) -> LogBatch:
-    next_seq = batch.first_seq + sum(chunk.line_count for chunk in chunks)
-    is_whole = next_seq == batch.next_seq
-    return replace(batch, next_seq=next_seq, chunks=chunks, end=batch.end and is_whole)
-
-
-def _without(chunks: tuple[LogChunk, ...], lines: int) -> Iterator[LogChunk]:
+def without_first(chunks: Iterable[LogChunk], lines: int) -> Iterator[LogChunk]:
     """The chunks less their first `lines` lines."""
     for chunk in chunks:
         count = chunk.line_count
@@ -103,6 +97,12 @@ def _without(chunks: tuple[LogChunk, ...], lines: int) -> Iterator[LogChunk]:
         else:
             yield LogChunk(chunk.stream, chunk.at_s, chunk.data.split(b"\n", lines)[-1]) if lines else chunk
             lines = 0
+
+
+def _beginning(batch: LogBatch, chunks: tuple[LogChunk, ...]) -> LogBatch:
+    next_seq = batch.first_seq + sum(chunk.line_count for chunk in chunks)
+    is_whole = next_seq == batch.next_seq
+    return replace(batch, next_seq=next_seq, chunks=chunks, end=batch.end and is_whole)
 
 
 def _fitting(chunks: tuple[LogChunk, ...], room_bytes: int) -> Iterator[LogChunk]:
