@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from gpuyard.bus.port import Bus, Message, Reader
 from gpuyard.client.join import Join
-from gpuyard.contracts.codec import decode, encode
-from gpuyard.contracts.errors import Conflict, Failure, InvalidSpec, Unavailable, error_from
+from gpuyard.client.pages import ask
+from gpuyard.contracts.codec import decode
+from gpuyard.contracts.errors import Conflict, InvalidSpec, Unavailable
 from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery
-from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
+from gpuyard.contracts.subjects import LOG, LOGS_STREAM
 from gpuyard.linefilter import EVERYTHING, Filter
 
 ANSWER_TIMEOUT_S = 5.0
@@ -62,17 +63,25 @@ async def follow(
         Unavailable: not live, and no logger answers for some seconds. Live, it is waited for.
 
     """
-    follower = _Follower(bus, job, Join(attempt, ranks, tail, expected_ranks, wanted), live, notice)
+    follower = _Follower(
+        bus, job, Join(attempt, ranks, tail, expected_ranks, wanted), live=live, notice=notice
+    )
     async with aclosing(follower.groups()) as groups:
         async for group in groups:
             for line in group:
                 yield line
 
 
+def printed(bus: Bus, job: str, attempt: int, *, expected_ranks: int, notice: Notice) -> Groups:
+    """Give all lines of an attempt so far, many at a time; else as `follow`."""
+    join = Join(attempt, expected_ranks=expected_ranks)
+    return _Follower(bus, job, join, live=False, notice=notice).groups()
+
+
 class _Follower:
     """Goes back and forth between logger and stream as the join demands."""
 
-    def __init__(self, bus: Bus, job: str, join: Join, live: bool, notice: Notice) -> None:
+    def __init__(self, bus: Bus, job: str, join: Join, *, live: bool, notice: Notice) -> None:
         self._bus = bus
         self._job = job
         self._join = join
@@ -102,14 +111,12 @@ class _Follower:
 
     async def _history(self) -> Groups:
         """Stored lines from where the join stands to their end, as far as a logger answers."""
-        is_more = True
-        while is_more:
-            if (page := await self._page()) is None:
-                return
+        while page := await self._page():
             yield self._join.take_page(page)
             self._tell_losses()
-            is_more = not page.complete or self._join.ask_all()
-        self._stream_start = page.through_seq + 1
+            if page.complete and not self._join.ask_all():
+                self._stream_start = page.through_seq + 1
+                return
 
     async def _page(self) -> LogPage | None:
         """The next page; None if no logger answers."""
@@ -196,10 +203,7 @@ class _Follower:
         return self._join.lacks(page)
 
     async def _ask(self, query: LogQuery) -> LogPage:
-        answer = await self._bus.request(LOG_QUERY(), encode(query), timeout_s=ANSWER_TIMEOUT_S)
-        page: LogPage | Failure = decode(answer.payload, LogPage | Failure)
-        if isinstance(page, Failure):
-            raise error_from(page)
+        page = await ask(self._bus, query, timeout_s=ANSWER_TIMEOUT_S)
         self._is_alone = False
         return page
 
