@@ -6,6 +6,8 @@ loggers that both believe to own a partition one is refused, and every line is s
 
 import random
 
+from msgspec import Struct
+
 from gpuyard.bus.lease import Reign
 from gpuyard.bus.port import From
 from gpuyard.contracts.codec import decode, encode
@@ -15,7 +17,7 @@ from gpuyard.contracts.subjects import SEGMENT, SEGMENTS_STREAM
 from gpuyard.runtime.reject import set_aside
 from gpuyard.runtime.retry import backoff_s
 from gpuyard.runtime.service import Context
-from gpuyard_logger.index import Index
+from gpuyard_logger.index import Index, mark_of
 
 
 class Deposed(Exception):
@@ -35,13 +37,14 @@ class Catalogue:
         """Bring the index to what the bus says."""
         records = await self._records()
         replaced = {name for record in records.values() for name in record.replaces}
-        mirrored = self._index.segment_ids(self._partition)
-        for gone in mirrored - (records.keys() - replaced):
+        mirrored = self._index.marks(self._partition)
+        for gone in mirrored.keys() - (records.keys() - replaced):
             self._index.remove(gone)
         for name in replaced & records.keys():
             await self._forget(name)
-        for name in records.keys() - replaced - mirrored:
-            self._index.add(records[name])
+        for name in records.keys() - replaced:
+            if mirrored.get(name) != mark_of(records[name]):
+                self._index.add(records[name])
 
     async def add(self, segment: Segment) -> None:
         """Record a segment, and that others are replaced by it.
@@ -50,7 +53,9 @@ class Catalogue:
             Deposed: the partition has another owner.
 
         """
-        await self._append(segment)
+        subject = SEGMENT(partition=self._partition, segment=segment.id)
+        # A segment moves to another holder, or loses rows, under the same name: so both are part of the id.
+        await self.append(subject, segment, f"{segment.id}.{segment.holder}.{len(segment.rows)}")
         self._index.add(segment)
         for replaced in segment.replaces:
             await self._forget(replaced)
@@ -59,6 +64,42 @@ class Catalogue:
         """Forget a segment for good."""
         self._index.remove(segment)
         await self._forget(segment)
+
+    async def record(self, segment: str) -> Segment | None:
+        """The record of a segment as it is on the bus; None if there is none.
+
+        Raises:
+            Unavailable: the bus does not answer.
+
+        """
+        subject = SEGMENT(partition=self._partition, segment=segment)
+        message = await self._context.bus.last(SEGMENTS_STREAM, subject)
+        return None if message is None else decode(message.payload, Segment)
+
+    async def append(self, subject: str, message: Struct, msg_id: str, ttl_s: float | None = None) -> None:
+        """Write under the term, until the answer is known.
+
+        Raises:
+            Deposed: the partition has another owner.
+
+        """
+        tries = 0
+        while True:
+            if not self._reign.holds:
+                raise Deposed(f"the lease of partition {self._partition} is lost")
+            try:
+                await self._context.bus.append(
+                    subject, encode(message), msg_id=msg_id, expect=self._reign.fence, ttl_s=ttl_s
+                )
+            except Conflict as error:
+                raise Deposed(f"partition {self._partition}: {error.message}") from error
+            except Unavailable as error:
+                tries += 1
+                if tries == 1:
+                    self._context.log.warning("not recorded yet", subject=subject, error=error.message)
+                await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311
+            else:
+                return
 
     async def _records(self) -> dict[str, Segment]:
         found = {}
@@ -73,31 +114,6 @@ class Catalogue:
                 else:
                     found[record.id] = record
         return found
-
-    async def _append(self, segment: Segment) -> None:
-        """Write until the answer is known."""
-        subject = SEGMENT(partition=self._partition, segment=segment.id)
-        tries = 0
-        while True:
-            if not self._reign.holds:
-                raise Deposed(f"the lease of partition {self._partition} is lost")
-            try:
-                # A segment moves to another holder under the same name: so the holder is part of the id.
-                await self._context.bus.append(
-                    subject,
-                    encode(segment),
-                    msg_id=f"{segment.id}.{segment.holder}.{len(segment.rows)}",
-                    expect=self._reign.fence,
-                )
-            except Conflict as error:
-                raise Deposed(f"partition {self._partition}: {error.message}") from error
-            except Unavailable as error:
-                tries += 1
-                if tries == 1:
-                    self._context.log.warning("segment not recorded yet", error=error.message)
-                await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311
-            else:
-                return
 
     async def _forget(self, segment: str) -> None:
         """Delete a record. One that stays is deleted at the next load."""

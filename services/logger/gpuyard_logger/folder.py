@@ -4,9 +4,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpuyard.contracts.segment import Row
-from gpuyard_logger.core.layout import TRAILER_BYTES, parse_rows, rows_bytes
-
 _SUFFIX = ".seg"
 
 
@@ -15,7 +12,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        self._path = path
+        self.root = path
         for torn in path.glob("*.tmp"):
             torn.unlink()
 
@@ -52,7 +49,7 @@ class Folder:
         self._file(segment).unlink(missing_ok=True)
 
     def names(self) -> frozenset[str]:
-        return frozenset(path.stem for path in self._path.glob(f"*{_SUFFIX}"))
+        return frozenset(path.stem for path in self.root.glob(f"*{_SUFFIX}"))
 
     def path(self, segment: str) -> Path:
         return self._file(segment)
@@ -60,24 +57,12 @@ class Folder:
     def size_bytes(self, segment: str) -> int:
         return self._file(segment).stat().st_size
 
-    def rows(self, segment: str) -> tuple[Row, ...]:
-        """What a segment says of itself.
-
-        Raises:
-            DamagedError: it is cut or damaged.
-
-        """
-        end = self.size_bytes(segment)
-        trailer = self.read(segment, max(end - TRAILER_BYTES, 0), TRAILER_BYTES)
-        size_bytes = rows_bytes(trailer, end)
-        return parse_rows(self.read(segment, max(end - TRAILER_BYTES - size_bytes, 0), size_bytes), trailer)
-
     def _file(self, segment: str) -> Path:
-        return self._path / f"{segment}{_SUFFIX}"
+        return self.root / f"{segment}{_SUFFIX}"
 
     def _sync(self) -> None:
         """The name, too, must survive a power failure."""
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:

@@ -19,7 +19,8 @@ from gpuyard_logger.core.sequence import START, Position
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segment (
-  id TEXT PRIMARY KEY, partition INTEGER, holder TEXT, size_bytes INTEGER, sealed_at_s REAL
+  id TEXT PRIMARY KEY, partition INTEGER, holder TEXT, size_bytes INTEGER, sealed_at_s REAL,
+  dropped_bytes INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS part (
   job TEXT, attempt INTEGER, rank INTEGER, kind INTEGER, first_seq INTEGER, next_seq INTEGER,
@@ -41,6 +42,13 @@ class Located(NamedTuple):
     row: Row
     segment: str
     holder: str
+
+
+class Mark(NamedTuple):
+    """What changes of a segment under its name: it moves, and jobs in it are dropped."""
+
+    holder: str
+    dropped_bytes: int
 
 
 class Index:
@@ -84,8 +92,15 @@ class Index:
             for replaced in (*segment.replaces, segment.id):
                 self._drop(db, replaced)
             db.execute(
-                "INSERT INTO segment VALUES (?, ?, ?, ?, ?)",
-                (segment.id, segment.partition, segment.holder, segment.size_bytes, segment.sealed_at_s),
+                "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    segment.id,
+                    segment.partition,
+                    segment.holder,
+                    segment.size_bytes,
+                    segment.sealed_at_s,
+                    segment.dropped_bytes,
+                ),
             )
             db.executemany(
                 f"INSERT INTO part VALUES ({', '.join('?' * (len(_FIELDS) + 1))})",  # noqa: S608
@@ -123,13 +138,14 @@ class Index:
         )
         return [Located(_row(fields[:12]), *fields[12:]) for fields in found]
 
-    def all_ids(self) -> frozenset[str]:
-        return frozenset(name for (name,) in self._all("SELECT id FROM segment"))
+    def marks(self, partition: int) -> dict[str, Mark]:
+        """The segments of a partition, each with what changes about it."""
+        found = self._all("SELECT id, holder, dropped_bytes FROM segment WHERE partition = ?", partition)
+        return {name: Mark(*mark) for name, *mark in found}
 
-    def segment_ids(self, partition: int) -> frozenset[str]:
-        return frozenset(
-            name for (name,) in self._all("SELECT id FROM segment WHERE partition = ?", partition)
-        )
+    def held_by(self, holder: str) -> frozenset[str]:
+        """The segments that lie with a holder."""
+        return frozenset(name for (name,) in self._all("SELECT id FROM segment WHERE holder = ?", holder))
 
     def attempts(self, job: str) -> Sequence[int]:
         """Attempts of a job that have output, ascending."""
@@ -169,6 +185,10 @@ class Index:
     def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with closing(self._db.execute(query, values)) as cursor:
             return cursor.fetchall()
+
+
+def mark_of(segment: Segment) -> Mark:
+    return Mark(segment.holder, segment.dropped_bytes)
 
 
 def _fields(row: Row) -> tuple[object, ...]:

@@ -6,35 +6,28 @@ is the stream trimmed behind them. Whoever owns the partition next finds in the 
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import Iterator
-from contextlib import closing
 
 from gpuyard.bus.lease import Reign
 from gpuyard.bus.port import Message
 from gpuyard.contracts.errors import GpuyardError, InvalidSpec
-from gpuyard.contracts.log import LogBatch, partition_of
-from gpuyard.contracts.segment import Row, Segment
+from gpuyard.contracts.log import LogBatch
+from gpuyard.contracts.segment import Segment
 from gpuyard.contracts.subjects import LOG, LOGS_STREAM
 from gpuyard.runtime.reject import set_aside
 from gpuyard.runtime.retry import backoff_s
 from gpuyard.runtime.service import Context
+from gpuyard_logger.blobs import LoggerBlobs, Objects
 from gpuyard_logger.catalogue import Catalogue, Deposed
 from gpuyard_logger.config import LoggerConfig
 from gpuyard_logger.core.follow_buffer import FollowBuffer
-from gpuyard_logger.core.frame import DamagedError, Frame
 from gpuyard_logger.core.gather import Gather, Round
-from gpuyard_logger.core.layout import Stream
-from gpuyard_logger.core.numbers import Numbers
 from gpuyard_logger.intake import parse_batch
-from gpuyard_logger.library import Damage, Library
+from gpuyard_logger.keep import Keep
 from gpuyard_logger.measure import Measures
-from gpuyard_logger.merger import merge_once
-from gpuyard_logger.number_rules import NumberRules
+from gpuyard_logger.numbers import NumberReader
 from gpuyard_logger.sealing import write_round
 from gpuyard_logger.shelf import Shelf
-
-READERS_S = 60.0
+from gpuyard_logger.upkeep import Upkeep
 
 
 class Partition:
@@ -49,18 +42,33 @@ class Partition:
         *,
         reign: Reign,
         measures: Measures,
+        numbers: NumberReader,
+        objects: Objects | None,
     ) -> None:
         self.number = number
         self.gather = Gather(shelf.index.position)
         self.catalogue = Catalogue(context, number, reign, shelf.index)
+        self.keep = Keep(context, number, self.catalogue, shelf.keep_index)
+        self.objects = objects
+        self.blobs = LoggerBlobs(context.bus, shelf, objects)
+        self.upkeep = Upkeep(
+            context,
+            number,
+            shelf,
+            catalogue=self.catalogue,
+            keep=self.keep,
+            blobs=self.blobs,
+            readers_s=config.readers_s,
+        )
         self.trouble = "reads what is recorded"
         """Why it does not work as it should; empty if it does."""
+        self.hold = ""
+        """Why nothing is taken in now; empty if it is. See `hold_back`."""
         self._context = context
         self._config = config
         self._shelf = shelf
         self._measures = measures
-        self._numbers = Numbers()
-        self._rules = NumberRules(context)
+        self._numbers = numbers
         self._buffer = FollowBuffer(config.keep_bytes, config.keep_s)
         self._newest = ("", 0)
         """Subject and sequence of the newest message that is stored."""
@@ -70,12 +78,10 @@ class Partition:
         """There is something to seal."""
         self._full = asyncio.Event()
         """There is so much that it must be sealed now."""
-        self._ripe = asyncio.Event()
-        """There may be something to merge."""
-        self._replaced: deque[tuple[float, str]] = deque()
-        """Segments that others took the place of, and when: readers may still be in them."""
         self._room = asyncio.Event()
         self._room.set()
+        self._admitted = asyncio.Event()
+        self._admitted.set()
 
     async def run(self) -> None:
         """Own the partition.
@@ -85,13 +91,22 @@ class Partition:
 
         """
         await self.catalogue.load()
-        await self._adopt()
-        self._ripe.set()
+        await self.keep.load()
+        await self.upkeep.settle()
+        self.upkeep.look()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_reading())
             tasks.create_task(self._keep_sealing())
             tasks.create_task(self._keep_trimming())
-            tasks.create_task(self._keep_merging())
+            tasks.create_task(self.upkeep.run())
+
+    def hold_back(self, why: str) -> None:
+        """Take in nothing more, for this reason; without one, go on. What is not read waits in the stream."""
+        self.hold = why
+        if why:
+            self._admitted.clear()
+        else:
+            self._admitted.set()
 
     # Lines in
 
@@ -112,9 +127,10 @@ class Partition:
             self.trouble = ""
             async for message in reader:
                 await self._room.wait()
+                await self._admitted.wait()
                 batch = await self._parsed(message)
                 if batch is not None:
-                    await self._rules.learn(batch.job)
+                    await self._numbers.learn(batch.job)
                 self._take(message, batch)
 
     async def _parsed(self, message: Message) -> LogBatch | None:
@@ -136,10 +152,7 @@ class Partition:
             self._room.clear()
 
     def _find_numbers(self, new: LogBatch | None) -> None:
-        if new is None:
-            return
-        own = self._rules.of(new.job)
-        if rows := self._numbers.rows(new, own, self._context.clock.monotonic()):
+        if new is not None and (rows := self._numbers.rows(new)):
             self.gather.note(new, rows)
 
     # Lines out to the disk
@@ -157,7 +170,7 @@ class Partition:
             await self._seal(round_)
             self.gather.sealed()
             self._newest = newest
-            self._ripe.set()
+            self.upkeep.look()
             self._buffer.add(newest[1], taken_bytes, self._context.clock.monotonic())
 
     async def _until_due(self) -> None:
@@ -221,7 +234,7 @@ class Partition:
         """Remove from the stream what is stored and no longer kept for followers."""
         while True:
             await self._context.clock.sleep(self._config.trim_interval_s)
-            self._remove_replaced()
+            self.upkeep.remove_retired()
             before_seq = self._buffer.trim_before(self._context.clock.monotonic())
             if before_seq is None:
                 continue
@@ -238,65 +251,3 @@ class Partition:
         subject, seq = self._newest
         newest = await self._context.bus.last(LOGS_STREAM, subject)
         return newest is not None and newest.seq >= seq
-
-    # Few files
-
-    async def _keep_merging(self) -> None:
-        while True:
-            await self._ripe.wait()
-            self._ripe.clear()
-            try:
-                while segment := await asyncio.to_thread(self._merge_once):
-                    await self.catalogue.add(segment)
-                    now_s = self._context.clock.monotonic()
-                    self._replaced.extend((now_s, name) for name in segment.replaces)
-            except OSError as error:
-                self._context.log.warning("segments not merged; the next time will do", error=str(error))
-
-    def _merge_once(self) -> Segment | None:
-        with closing(self._shelf.reading_index()) as index:
-            library = Library(index, self._shelf, _nothing_open, self._tell_damage)
-            return merge_once(self._shelf, library, self.number, self._context.clock.now())
-
-    def _tell_damage(self, damage: Damage) -> None:
-        self._context.log.error("stored lines are damaged", **damage._asdict())
-
-    def _remove_replaced(self) -> None:
-        until_s = self._context.clock.monotonic() - READERS_S
-        while self._replaced and self._replaced[0][0] < until_s:
-            self._shelf.folder.remove(self._replaced.popleft()[1])
-
-    # Files that nobody knows
-
-    async def _adopt(self) -> None:
-        """Record segments of this disk that the bus does not know, or remove them.
-
-        One was written just before a crash; or the bus lost its records. Lines that are stored elsewhere
-        must not be stored twice: then the file goes.
-        """
-        folder, index = self._shelf.folder, self._shelf.index
-        unknown = folder.names() - index.all_ids()
-        for name in sorted(unknown, key=folder.size_bytes, reverse=True):
-            try:
-                rows = folder.rows(name)
-            except (DamagedError, OSError) as error:
-                self._context.log.error(
-                    "segment can't be used", file=str(folder.path(name)), error=str(error)
-                )
-                continue
-            if not rows or partition_of(rows[0].job) != self.number:
-                continue
-            if any(self._is_stored(row) for row in rows):
-                folder.remove(name)
-                continue
-            now_s = self._context.clock.now()
-            size_bytes = folder.size_bytes(name)
-            await self.catalogue.add(Segment(name, self.number, self._shelf.logger, size_bytes, now_s, rows))
-
-    def _is_stored(self, row: Row) -> bool:
-        stored = self._shelf.index.position(Stream(row.job, row.attempt, row.rank, row.kind))
-        return stored.next_seq > row.first_seq or (stored.ended and row.first_seq == row.next_seq)
-
-
-def _nothing_open(_stream: Stream, _from_seq: int) -> Iterator[Frame]:
-    return iter(())

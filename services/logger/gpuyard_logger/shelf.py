@@ -12,6 +12,7 @@ from uuid import uuid4
 from gpuyard.contracts.errors import Conflict
 from gpuyard_logger.folder import Folder
 from gpuyard_logger.index import Index
+from gpuyard_logger.keep_index import KeepIndex
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class Shelf:
         self.path = path
         self.folder = Folder(path / "segments")
         self.index = Index(self._index_path)
+        self.keep_index = KeepIndex(self._index_path)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
 
     async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -44,10 +46,9 @@ class Shelf:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._writer, lambda: work(*args, **kwargs))
 
-    def read(self, segment: str, holder: str, offset: int, size_bytes: int) -> bytes:
-        """Bytes of a segment that lies here."""
-        assert holder == self.logger
-        return self.folder.read(segment, offset, size_bytes)
+    def reading_keep_index(self) -> KeepIndex:
+        """The same for a thread of its own."""
+        return KeepIndex(self._index_path)
 
     def reading_index(self) -> Index:
         """An index for a thread of its own."""
@@ -55,6 +56,7 @@ class Shelf:
 
     def close(self) -> None:
         self._writer.shutdown()
+        self.keep_index.close()
         self.index.close()
         os.close(self._lock)
 
