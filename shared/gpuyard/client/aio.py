@@ -16,31 +16,17 @@ from typing import Self
 from msgspec import structs
 
 from gpuyard.bus.port import Bus
-from gpuyard.client import (
-    asking,
-    export,
-    history,
-    inventories,
-    locate,
-    node_events,
-    nodes,
-    output,
-    probe,
-    records,
-    search,
-)
+from gpuyard.client import asking, export, locate, metrics, output, records, search
 from gpuyard.client.export import Exported, Format, Progress
-from gpuyard.client.node_events import RecordedNodeEvent
-from gpuyard.client.node_view import NodeView
+from gpuyard.client.node_calls import NodeCalls
 from gpuyard.client.output import Notice, Wanted, say_nothing
+from gpuyard.client.progress import JobProgress
 from gpuyard.client.records import Event
 from gpuyard.client.search import Found, Question
+from gpuyard.client.series import Point
 from gpuyard.client.workdir import upload
 from gpuyard.contracts.codec import validated
 from gpuyard.contracts.errors import NotFound
-from gpuyard.contracts.figures import Figures
-from gpuyard.contracts.hardware import Inventory
-from gpuyard.contracts.history import History
 from gpuyard.contracts.job import Job, JobSpec
 from gpuyard.contracts.log import LogLine
 from gpuyard.contracts.request import Cancel, Submit
@@ -51,11 +37,9 @@ JobRef = Job | str
 """A job, its id, a unique beginning of the id, or its name."""
 
 Jobs = list[Job]  # `list` is a method inside the class
-Nodes = list[NodeView]
-Inventories = list[Inventory]
 
 
-class AsyncClient:
+class AsyncClient(NodeCalls):
     """A connection to a yard, to be used as an async context manager.
 
     Args:
@@ -272,6 +256,7 @@ class AsyncClient:
         format: Format = "plain",  # noqa: A002 - the word of the command line
         *,
         progress: Progress = export.say_nothing,
+        notice: Notice = say_nothing,
     ) -> Exported:
         """Write everything that a job has printed, all attempts and ranks, to one file.
 
@@ -282,13 +267,16 @@ class AsyncClient:
             path: The file; one that exists is replaced.
             format: `plain`, `jsonl`, or `parquet`, which needs the extra `parquet`. See `export` for columns.
             progress: Is told now and then how much was written.
+            notice: Is told if lines are lost.
 
         Raises:
             NotFound: no such job.
-            Unavailable: no logger answers, or stored lines are missing.
+            Refused: the file can't be written.
+            Unavailable: no logger answers.
 
         """
-        return await export.export(self._bus, await self.get(ref), Path(path), format, progress)
+        job = await self.get(ref)
+        return await export.export(self._bus, job, Path(path), format, progress=progress, notice=notice)
 
     async def events(
         self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False
@@ -309,63 +297,31 @@ class AsyncClient:
             async for event in happened:
                 yield event
 
-    async def nodes(self, *, sample_wait_s: float = nodes.SAMPLE_WAIT_S) -> Nodes:
-        """Every known node with its GPUs, links, measurements and holders.
+    async def points(
+        self, ref: JobRef, *, attempt: int | None = None, ranks: Collection[int] | None = None
+    ) -> AsyncGenerator[Point, None]:
+        """The numbers that were found in a job's output, rank after rank, each in its order.
 
         Args:
-            sample_wait_s: How long to listen for measurements; 0 leaves them out.
-
-        """
-        return await nodes.read(self._bus, sample_wait_s=sample_wait_s)
-
-    async def inventories(self) -> Inventories:
-        """What every known node is, sorted by name: its GPUs, links, network cards and labels."""
-        return await inventories.read(self._bus)
-
-    async def watch_nodes(self, *, every_s: float = 1.0) -> AsyncGenerator[Nodes, None]:
-        """Every known node with its GPUs, again and again. A node that is not heard turns silent."""
-        async with aclosing(nodes.watch(self._bus, every_s=every_s)) as views:
-            async for view in views:
-                yield view
-
-    async def history(self, node: str, *, last_s: float = 600.0, step_s: float = 10.0) -> History:
-        """What a node's monitor remembers of its GPUs.
-
-        Args:
-            node: The node's id.
-            last_s: How far back; at most an hour.
-            step_s: Each value is the average of so many seconds.
+            ref: Which job.
+            attempt: One attempt only; by default the newest.
+            ranks: Some ranks only.
 
         Raises:
-            InvalidSpec: that can't be a node, or these can't be times.
-            Unavailable: its monitor does not answer.
+            NotFound: no such job, rank or attempt.
+            Unavailable: no logger answers.
 
         """
-        return await history.ask(self._bus, node, last_s=last_s, step_s=step_s, timeout_s=self._timeout_s)
+        job = await self.get(ref)
+        _check_ranks(job, ranks)
+        _check_attempt(job, attempt, may_come=False)
+        async with aclosing(metrics.points(self._bus, job.id, attempt=attempt, ranks=ranks)) as points:
+            async for point in points:
+                yield point
 
-    async def node_events(
-        self, node: str | None = None, *, after: int = 0, follow: bool = False
-    ) -> AsyncGenerator[RecordedNodeEvent, None]:
-        """What happened to one node or to all, in order.
-
-        Args:
-            node: The node's id; None for all.
-            after: Go on behind the event with this `seq`.
-            follow: Stay for what is to come, for ever.
-
-        """
-        async with aclosing(node_events.read(self._bus, node, after=after, live=follow)) as happened:
-            async for event in happened:
-                yield event
-
-    async def store_figures(self, figures: Figures, *, timeout_s: float = 30.0) -> None:
-        """Hand measured bandwidths to the node's monitor; returns when its inventory carries them.
-
-        Raises:
-            TimeoutError: they are on disk, but the monitor has not taken them in yet.
-
-        """
-        await probe.store(self._bus, figures, timeout_s=timeout_s)
+    async def progress(self, ref: JobRef) -> JobProgress | None:
+        """How far a job is, by what it prints; None if it does not say, or no logger answers."""
+        return await metrics.progress(self._bus, await self.get(ref))
 
     async def _id(self, ref: JobRef) -> str:
         return ref.id if isinstance(ref, Job) else (await self.get(ref)).id

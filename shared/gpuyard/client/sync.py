@@ -12,13 +12,16 @@ from typing import Any, Self, TypeVar
 
 from gpuyard.bus.port import Bus
 from gpuyard.client import export
-from gpuyard.client.aio import AsyncClient, Inventories, JobRef, Jobs, Nodes
+from gpuyard.client.aio import AsyncClient, JobRef, Jobs
 from gpuyard.client.export import Exported, Format, Progress
+from gpuyard.client.node_calls import Inventories, Nodes
 from gpuyard.client.node_events import RecordedNodeEvent
 from gpuyard.client.nodes import SAMPLE_WAIT_S
 from gpuyard.client.output import Notice, say_nothing
+from gpuyard.client.progress import JobProgress
 from gpuyard.client.records import Event
 from gpuyard.client.search import LIMIT, Found
+from gpuyard.client.series import Point
 from gpuyard.contracts.figures import Figures
 from gpuyard.contracts.history import History
 from gpuyard.contracts.job import Job, JobSpec
@@ -158,15 +161,26 @@ class Client:
         format: Format = "plain",  # noqa: A002 - the word of the command line
         *,
         progress: Progress = export.say_nothing,
+        notice: Notice = say_nothing,
     ) -> Exported:
-        """Write everything that a job has printed to one file. `progress` is called in another thread."""
-        return self._run(self._client.export_logs(ref, path, format, progress=progress))
+        """Write all that a job has printed to a file. `progress` is called in the client's own thread."""
+        return self._run(self._client.export_logs(ref, path, format, progress=progress, notice=notice))
 
     def events(
         self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False
     ) -> Generator[Event, None, None]:
         """What happened, in order: to one job, or to all."""
         return self._iterate(self._client.events(ref, after=after, follow=follow))
+
+    def points(
+        self, ref: JobRef, *, attempt: int | None = None, ranks: Collection[int] | None = None
+    ) -> Generator[Point, None, None]:
+        """The numbers that were found in a job's output, rank after rank, each in its order."""
+        return self._iterate(self._client.points(ref, attempt=attempt, ranks=ranks))
+
+    def progress(self, ref: JobRef) -> JobProgress | None:
+        """How far a job is, by what it prints; None if it does not say, or no logger answers."""
+        return self._run(self._client.progress(ref))
 
     def nodes(self, *, sample_wait_s: float = SAMPLE_WAIT_S) -> Nodes:
         """Every known node with its GPUs, links, measurements and holders."""
