@@ -44,6 +44,7 @@ from gpuyard_executor.core.events import (
 )
 from gpuyard_executor.core.gangs import Gangs
 from gpuyard_executor.core.rank import GangKey
+from gpuyard_executor.core.redaction import Redactor
 from gpuyard_executor.engine import Engine
 from gpuyard_executor.journal import Entry, Journal
 from gpuyard_executor.log_wire import LogWire
@@ -248,7 +249,8 @@ class Node:
         context, key = self._context, effect.key
         wire = LogWire(context.bus, context.log, self._runs.headers(key.gang), self._measures.sent)
         engine = None if effect.is_empty else self._engine
-        shipper = Shipper(key, engine, ProgressFile(self._shipped / str(key)), wire)
+        file, redactor = ProgressFile(self._shipped / str(key)), Redactor(effect.secrets)
+        shipper = Shipper(key, engine, file, wire, redactor)
         await shipper.run(is_resumed=effect.is_resumed)
         self.receive(OutputShipped(effect.key))
 

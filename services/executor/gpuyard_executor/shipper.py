@@ -1,5 +1,7 @@
 """Brings one rank's output to the bus: every byte once, in order, numbered, however often anything is killed.
 
+Secrets are hidden here, before anything is kept elsewhere: output on the bus is stored output.
+
 Before a batch is sent, the positions before and after it go to disk; the batch itself carries its position.
 So after a crash the same batch is sent again under the same message id, or not at all if it is on the bus.
 """
@@ -12,6 +14,7 @@ from contextlib import aclosing
 from gpuyard.contracts.log import LogBatch, LogChunk
 from gpuyard_executor.core.batching import MAX_BATCH_BYTES, Batcher, Position, covers, rebuild
 from gpuyard_executor.core.rank import RankKey
+from gpuyard_executor.core.redaction import Redactor
 from gpuyard_executor.engine import Engine, OutputChunk
 from gpuyard_executor.log_wire import LogWire
 from gpuyard_executor.progress import Progress, ProgressFile
@@ -25,8 +28,11 @@ _FOREVER = float("inf")
 class Shipper:
     """`engine` is None for a rank that was never prepared: only its end is told."""
 
-    def __init__(self, key: RankKey, engine: Engine | None, file: ProgressFile, wire: LogWire) -> None:
+    def __init__(
+        self, key: RankKey, engine: Engine | None, file: ProgressFile, wire: LogWire, redactor: Redactor
+    ) -> None:
         self._key = key
+        self._redactor = redactor
         self._engine = engine
         self._file = file
         self._wire = wire
@@ -41,7 +47,7 @@ class Shipper:
 
     async def _ship(self, position: Position) -> Position:
         """Send all output from a position on; returns the position at its end."""
-        batcher = Batcher(position)
+        batcher = Batcher(position, self._redactor.parts_secret)
         async with _Pages(self._output(position.offset)) as pages:
             while True:
                 chunks = await pages.next(batcher.patience_s(time.monotonic()))
@@ -60,8 +66,10 @@ class Shipper:
 
     async def _send_ready(self, batcher: Batcher, position: Position, now_s: float) -> Position:
         while cut := batcher.cut(now_s):
-            await self._send(position, cut.after, cut.chunks)
-            position = cut.after
+            chunks, inside_key = self._redactor.redact(cut.chunks, position.inside_key)
+            after = cut.after._replace(inside_key=inside_key)
+            await self._send(position, after, chunks)
+            position = after
             await self._trim(position)
         return position
 
@@ -113,7 +121,8 @@ class Shipper:
                 chunks += page
                 if covers(after, chunks):
                     break
-        return rebuild(before, after, chunks)
+        again = rebuild(before, after, chunks, self._redactor.parts_secret)
+        return self._redactor.redact(again, before.inside_key).chunks
 
 
 class _Pages:

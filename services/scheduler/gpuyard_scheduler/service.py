@@ -12,7 +12,7 @@ from gpuyard.contracts.errors import GpuyardError
 from gpuyard.contracts.subjects import LEADER, STATE_STREAM, STREAMS, TERM
 from gpuyard.runtime.service import Context
 from gpuyard_scheduler.config import SchedulerConfig
-from gpuyard_scheduler.core.events import Answer, Commit, Effect, Event, Forget, Give, LoadSeen
+from gpuyard_scheduler.core.events import Answer, Commit, Effect, Event, Forget, Give, LoadSeen, Requested
 from gpuyard_scheduler.core.load import Loads, NodeLook
 from gpuyard_scheduler.core.machine import Machine
 from gpuyard_scheduler.inbox import Inbox, Incoming
@@ -119,9 +119,7 @@ class Leadership:
         except Exception as error:
             # A bug met by one job must not take the scheduler from all of them.
             self._measures.stumbled()
-            self._context.log.error(
-                "event skipped", skipped=repr(event)[:500], error=repr(error), exc_info=True
-            )
+            self._context.log.error("event skipped", skipped=_name(event), error=repr(error), exc_info=True)
 
     async def _carry_out(self, effects: Sequence[Effect], outbox: Outbox) -> None:
         """Records first; only then what rests on them."""
@@ -151,6 +149,13 @@ class Leadership:
     async def _forget(self) -> None:
         while True:
             await self._pen.forget(await self._forgets.get())
+
+
+def _name(event: Event) -> str:
+    """What kind of event it is. Not what it holds: environments have secrets."""
+    if isinstance(event, Requested):
+        return f"{type(event.request).__name__} {event.request.request_id}"
+    return type(event).__name__
 
 
 async def _acknowledge(incoming: Sequence[Incoming]) -> None:

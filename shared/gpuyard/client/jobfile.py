@@ -19,6 +19,7 @@ from gpuyard.contracts.complaint import complaint
 from gpuyard.contracts.errors import InvalidSpec, NotFound
 from gpuyard.contracts.ids import Name, NodeId, slug
 from gpuyard.contracts.job import EnvName, JobSpec, MetricRule, TaskSpec, Text
+from gpuyard.contracts.log_rule import LogRule
 from gpuyard.contracts.strict import check_keys
 
 MOST_BYTES = 1_000_000
@@ -31,6 +32,13 @@ Command = Annotated[
 Gpus = Annotated[int, Meta(ge=0, le=65536, description="GPUs of all ranks together.")]
 Ranks = Annotated[int, Meta(ge=1, le=65536, description="Members of the gang; default one per GPU, or 1.")]
 Env = Annotated[dict[EnvName, Text], Meta(max_length=1024, description="Added environment.")]
+Secrets = Annotated[
+    tuple[EnvName, ...],
+    Meta(
+        max_length=256,
+        description="Variables whose values must never be seen in the output.",
+    ),
+]
 
 
 class TaskTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +49,7 @@ class TaskTable(Struct, frozen=True, forbid_unknown_fields=True):
     gpus: Gpus = 0
     ranks: Ranks | None = None
     env: Env = {}
+    secrets: Secrets = ()
 
 
 class JobFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -51,6 +60,7 @@ class JobFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     gpus: Gpus = 0
     ranks: Ranks | None = None
     env: Env = {}
+    secrets: Secrets = ()
     tasks: Annotated[tuple[TaskTable, ...], Meta(max_length=64, description="Roles, in the long form.")] = ()
     workdir: Annotated[
         str | None,
@@ -70,6 +80,9 @@ class JobFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     metrics: Annotated[
         tuple[MetricRule, ...],
         Meta(max_length=32, description="Own rules for numbers in the output."),
+    ] = ()
+    log_rules: Annotated[
+        tuple[LogRule, ...], Meta(max_length=32, description="Own rules for lines of the output.")
     ] = ()
 
 
@@ -123,6 +136,7 @@ def spec_of(file: JobFile, *, default_name: str = "job") -> JobSpec:
             grace_s=file.grace_s,
             launch_deadline_s=file.launch_deadline_s,
             metrics=file.metrics,
+            log_rules=file.log_rules,
         )
     )
 
@@ -158,11 +172,13 @@ def _table(path: Path) -> dict[str, object]:
 
 def _tables(file: JobFile) -> tuple[TaskTable, ...]:
     if file.command is None and file.tasks:
-        if file.gpus or file.ranks is not None or file.env:
-            raise InvalidSpec("`gpus`, `ranks` and `env` belong into each `[[tasks]]` table here")
+        if file.gpus or file.ranks is not None or file.env or file.secrets:
+            raise InvalidSpec("`gpus`, `ranks`, `env` and `secrets` belong into each `[[tasks]]` table here")
         return file.tasks
     if file.command is not None and not file.tasks:
-        return (TaskTable(file.command, gpus=file.gpus, ranks=file.ranks, env=file.env),)
+        return (
+            TaskTable(file.command, gpus=file.gpus, ranks=file.ranks, env=file.env, secrets=file.secrets),
+        )
     raise InvalidSpec(
         "give either `command` or `[[tasks]]`",
         'The smallest job file is one line: command = "python train.py"',
@@ -174,6 +190,13 @@ def _task(table: TaskTable) -> TaskSpec:
     if not command:
         raise InvalidSpec(f"the command of task `{table.name}` is empty")
     try:
-        return TaskSpec(command, name=table.name, gpus=table.gpus, ranks=table.ranks, env=table.env)
+        return TaskSpec(
+            command,
+            name=table.name,
+            gpus=table.gpus,
+            ranks=table.ranks,
+            env=table.env,
+            secrets=table.secrets,
+        )
     except ValueError as error:
         raise InvalidSpec(f"task `{table.name}`: {error}") from error

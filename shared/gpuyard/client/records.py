@@ -108,8 +108,8 @@ async def history(bus: Bus, job: str | None, *, after: int, live: bool) -> Async
                     record = parse_job(message)
                     for event in _events(message.seq, record) if message.seq > after else ():
                         yield event
-                    if job is not None and record.state.is_final:
-                        return
+                    if job is not None and record.state.is_final and not reader.backlog:
+                        return  # what a rank printed last may be told of behind its end
             return
         except Conflict:
             if read_seq or not after:

@@ -93,7 +93,7 @@ def _answer_channel(channel: Channel) -> Schema:
 def _operation(channel: Channel) -> Schema:
     name = channel_id(channel)
     operation: Schema = {
-        "action": "send" if channel.writer == "clients" else "receive",
+        "action": "send" if channel.writer.startswith("clients") else "receive",
         "channel": {"$ref": f"#/channels/{name}"},
         "summary": channel.purpose,
         "messages": _operation_refs(name, channel.payload),

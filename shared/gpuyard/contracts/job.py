@@ -5,9 +5,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.hardware import Seconds
 from gpuyard.contracts.ids import JobId, Name, NodeId, RequestId
+from gpuyard.contracts.log_rule import LogRule
+from gpuyard.contracts.pattern import compiled
 from gpuyard.contracts.placement import Placement
+from gpuyard.contracts.series import NAME_PATTERN
 
 Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=131072, description="Any text without NUL.")]
 EnvName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$(?!\n)")]
@@ -26,6 +30,10 @@ class TaskSpec(Struct, frozen=True):
         | None
     ) = None
     env: Annotated[dict[EnvName, Text], Meta(max_length=1024, description="Added environment.")] = {}
+    secrets: Annotated[
+        tuple[EnvName, ...],
+        Meta(max_length=256, description="Variables whose values must never be seen in the output."),
+    ] = ()
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0]:
@@ -49,6 +57,30 @@ class TaskSpec(Struct, frozen=True):
         return self.gpus // self.rank_count
 
 
+class MetricRule(Struct, frozen=True):
+    """Which lines hold a number that is worth a curve, beside those that are found without a rule."""
+
+    name: Annotated[str, Meta(pattern=NAME_PATTERN, description="Name of the series.")]
+    pattern: Annotated[
+        str,
+        Meta(
+            max_length=1024,
+            description="Regular expression with a group `value`; perhaps also `step` and `total`.",
+            examples=[r"reward (?P<value>[-0-9.]+) after game (?P<step>[0-9]+)"],
+        ),
+    ]
+
+    def __post_init__(self) -> None:
+        try:
+            groups = compiled(self.pattern).groupindex
+        except InvalidSpec as error:
+            raise ValueError(error.message) from error
+        if "value" not in groups:
+            raise ValueError(
+                f"the pattern of metric `{self.name}` has no group `value`: write (?P<value>...)"
+            )
+
+
 class JobSpec(Struct, frozen=True):
     """What a user submits. All ranks of all tasks are one gang: they start together or not at all."""
 
@@ -70,6 +102,12 @@ class JobSpec(Struct, frozen=True):
     launch_deadline_s: Annotated[
         float, Meta(gt=0, le=86400, description="Seconds for all ranks to get ready.")
     ] = 120.0
+    metrics: Annotated[
+        tuple[MetricRule, ...], Meta(max_length=32, description="Own rules for numbers in the output.")
+    ] = ()
+    log_rules: Annotated[
+        tuple[LogRule, ...], Meta(max_length=32, description="Own rules for lines of the output.")
+    ] = ()
 
     def __post_init__(self) -> None:
         names = [task.name for task in self.tasks]
@@ -168,6 +206,10 @@ class Job(Struct, frozen=True):
         ExitCause | None, Meta(description="Why it is stopping; `cancelled`, `user_error`, `launch` …")
     ] = None
     launches_failed: Annotated[int, Meta(ge=0, description="Attempts that never started.")] = 0
+    rules_met: Annotated[
+        tuple[tuple[int, Name], ...], Meta(description="Log rules whose line was found: attempt and name.")
+    ] = ()
+    no_retry: Annotated[str, Meta(description="The log rule that forbids another attempt; or empty.")] = ""
     placed_at_s: Seconds | None = None
     started_at_s: Seconds | None = None
     ended_at_s: Seconds | None = None

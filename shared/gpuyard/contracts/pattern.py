@@ -38,7 +38,9 @@ def compiled_for_lines(pattern: str, max_bytes: int = MOST_BYTES) -> Any:
     return found
 
 
-def _compile(pattern: Any, shown: str, *, max_bytes: int, encoding: str = "UTF8", never_nl: bool = False) -> Any:
+def _compile(
+    pattern: Any, shown: str, *, max_bytes: int, encoding: str = "UTF8", never_nl: bool = False
+) -> Any:
     import re2  # noqa: PLC0415 - few messages hold patterns, and loading it takes a while
 
     options = re2.Options()

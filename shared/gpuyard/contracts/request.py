@@ -1,4 +1,4 @@
-"""What clients ask of the scheduler, and its answers. Imperative: any of them can be refused.
+"""What clients and loggers ask of the scheduler, and its answers. Imperative: any of them can be refused.
 
 A request is appended to the REQUESTS stream; the answer goes to `reply_to`, a subject of the client's choice.
 Repeating a request with the same `request_id` changes nothing and is answered again.
@@ -9,8 +9,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from gpuyard.contracts.errors import Failure
-from gpuyard.contracts.ids import JobId, RequestId
+from gpuyard.contracts.hardware import Seconds
+from gpuyard.contracts.ids import JobId, Name, RequestId
 from gpuyard.contracts.job import JobSpec, JobState
+from gpuyard.contracts.log import Rank
+from gpuyard.contracts.log_rule import LogAction
 
 ReplyTo = Annotated[
     str,
@@ -37,7 +40,22 @@ class Cancel(Struct, frozen=True, tag="cancel", tag_field="type"):
     reply_to: ReplyTo = ""
 
 
-Request = Submit | Cancel
+class Finding(Struct, frozen=True, tag="finding", tag_field="type"):
+    """Note that a rank printed a line that a log rule looks for. From loggers, the first of an attempt."""
+
+    request_id: RequestId
+    job: JobId
+    attempt: Annotated[int, Meta(ge=1)]
+    rank: Rank
+    rule: Name
+    action: LogAction
+    message: Annotated[str, Meta(max_length=200, description="What the line means, for people.")]
+    line: Annotated[str, Meta(max_length=500, description="The line, or the part around what was found.")]
+    at_s: Seconds
+    reply_to: ReplyTo = ""
+
+
+Request = Submit | Cancel | Finding
 
 
 class Accepted(Struct, frozen=True, tag="accepted", tag_field="type"):

@@ -22,14 +22,25 @@ from gpuyard.contracts.hardware import (
     NodeSample,
 )
 from gpuyard.contracts.history import GpuHistory, History, HistoryQuery
-from gpuyard.contracts.job import Exit, ExitCause, Job, JobEvent, JobSpec, JobState, Reason, TaskSpec
+from gpuyard.contracts.job import (
+    Exit,
+    ExitCause,
+    Job,
+    JobEvent,
+    JobSpec,
+    JobState,
+    MetricRule,
+    Reason,
+    TaskSpec,
+)
 from gpuyard.contracts.lease import Leader, Term
 from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogPage, LogQuery
+from gpuyard.contracts.log_rule import LogAction, LogRule
 from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.order import Prepare, Start, Stop
 from gpuyard.contracts.placement import Alternative, PlacedLink, Placement, Slot
 from gpuyard.contracts.rejected import Rejected
-from gpuyard.contracts.request import Accepted, Cancel, Submit
+from gpuyard.contracts.request import Accepted, Cancel, Finding, Submit
 from gpuyard.contracts.segment import (
     Dropped,
     LoggerBeat,
@@ -41,13 +52,14 @@ from gpuyard.contracts.segment import (
     SegmentBytes,
     SegmentRead,
 )
+from gpuyard.contracts.series import SeriesChunk, SeriesPage, SeriesQuery
 
 NOW_S = 1_795_000_000.25
 GPUS = ("GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000000", "GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000001")
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 TASK = TaskSpec(
-    ("python", "train.py", "--name", "größe"), name="worker", gpus=2, ranks=2, env={"OMP_NUM_THREADS": "1"}
+    ("python", "train.py", "--name", "größe"), name="worker", gpus=2, ranks=2, env={"OMP_NUM_THREADS": "1"}, secrets=("HF_TOKEN",)
 )
 SPEC = JobSpec(
     (TASK, TaskSpec(("tensorboard",), name="watch")),
@@ -59,6 +71,8 @@ SPEC = JobSpec(
     grace_s=30.0,
     nodes=("node-a",),
     launch_deadline_s=60.5,
+    metrics=(MetricRule("reward", "reward (?P<value>[-0-9.]+)"),),
+    log_rules=(LogRule("corrupt", "checkpoint .* is corrupt", LogAction.NO_RETRY, "A checkpoint is damaged."),),
 )
 SLOTS = (
     Slot(0, "worker", "node-a", 0, 0, GPUS[:1]),
@@ -85,6 +99,18 @@ ROW = Row("digits-abc234", 2, 1, 0, 40, 43, NOW_S, NOW_S + 0.5, 8, 6500, 26_000,
 EXAMPLES: tuple[Struct, ...] = (
     Submit("req-1", SPEC, "_INBOX.abc.1"),
     Cancel("req-2", "digits-abc234", "_INBOX.abc.2"),
+    Finding(
+        "finding-1",
+        "digits-abc234",
+        2,
+        1,
+        "cuda-oom",
+        LogAction.EVENT,
+        "a GPU ran out of memory",
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        NOW_S,
+        "_INBOX.abc.3",
+    ),
     Accepted("digits-abc234", JobState.QUEUED),
     Failure("refused", "9 GPUs asked, 8 are there", "Ask for 8.", retryable=True, details={"gpus": "9"}),
     Term("scheduler-1", "f00d", NOW_S),
@@ -102,6 +128,8 @@ EXAMPLES: tuple[Struct, ...] = (
         placement=PLACEMENT,
         stop_cause=ExitCause.USER_ERROR,
         launches_failed=1,
+        rules_met=((1, "cuda-oom"), (2, "corrupt")),
+        no_retry="corrupt",
         placed_at_s=NOW_S + 1,
         started_at_s=NOW_S + 2,
         ended_at_s=NOW_S + 3,
@@ -193,6 +221,8 @@ EXAMPLES: tuple[Struct, ...] = (
     History(
         "node-a", NOW_S, 5.0, (GpuHistory(GPUS[0], (0.5, None), (2**30, None), (99.5, None), (41.0, None)),)
     ),
+    SeriesQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
+    SeriesPage(2, (SeriesChunk(1, 1_700_000_000.5, b"43\tepoch=1/10\tloss=0.25\n"),), ((1, 44),), False),
     LogQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
     LogPage(2, (BATCH,), ((1, 43),), (1,), 77, complete=False, damaged=((0, 7, 9),)),
     Segment("0f" * 16, 5, "logger-0a1b2c", 7000, NOW_S, (ROW,), ("1e" * 16,), 400),

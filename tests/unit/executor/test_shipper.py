@@ -16,9 +16,10 @@ from gpuyard.bus.memory import MemoryBus
 from gpuyard.bus.port import Appended, Message
 from gpuyard.contracts.codec import decode
 from gpuyard.contracts.errors import Unavailable
-from gpuyard.contracts.log import LogBatch, lines_of
-from gpuyard.contracts.subjects import LOGS_STREAM, STREAMS, Stream
+from gpuyard.contracts.log import LogBatch, lines_of, partition_of
+from gpuyard.contracts.subjects import LOG, LOGS_STREAM, STREAMS, Stream
 from gpuyard_executor.core.rank import OUT, RankKey, RankPlan
+from gpuyard_executor.core.redaction import Redactor
 from gpuyard_executor.log_wire import LogWire
 from gpuyard_executor.memory_engine import MemoryEngine, Script
 from gpuyard_executor.progress import ProgressFile
@@ -70,10 +71,15 @@ class Patient(LogWire):
 
 
 def shipper(
-    bus: Any, engine: MemoryEngine | None, home: Path, headers: Mapping[str, str] | None = None
+    bus: Any,
+    engine: MemoryEngine | None,
+    home: Path,
+    headers: Mapping[str, str] | None = None,
+    *,
+    secrets: Mapping[str, str] | None = None,
 ) -> Shipper:
     wire = Patient(bus, structlog.get_logger(), headers or {}, lambda _: None)
-    return Shipper(KEY, engine, ProgressFile(home / "progress"), wire)
+    return Shipper(KEY, engine, ProgressFile(home / "progress"), wire, Redactor(secrets or {}))
 
 
 async def engine_with(*printed: tuple[int, bytes], code: int | None = 0) -> MemoryEngine:
@@ -167,7 +173,7 @@ async def test_the_trace_travels_along(tmp_path: Path) -> None:
     await bus.bus.ensure(STREAMS)
     trace = {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}
     await shipper(bus, await engine_with((OUT, b"x\n")), tmp_path, trace).run(is_resumed=False)
-    newest = await bus.bus.last(LOGS_STREAM, "gpuyard.log.j1.1.0")
+    newest = await bus.bus.last(LOGS_STREAM, LOG(partition=partition_of("j1"), job="j1", attempt=1, rank=0))
     assert newest
     assert newest.headers["traceparent"] == trace["traceparent"]
 

@@ -10,7 +10,8 @@ from gpuyard.bus.memory import MemoryBus
 from gpuyard.contracts.errors import Unavailable
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause, TaskSpec
-from gpuyard.contracts.subjects import FACT, FACTS_STREAM, LOGS_STREAM, REJECTS_STREAM, STREAMS
+from gpuyard.contracts.log import partition_of
+from gpuyard.contracts.subjects import FACT, FACTS_STREAM, LOG, LOGS_STREAM, REJECTS_STREAM, STREAMS
 from gpuyard_executor.node import Node, _size_of
 from gpuyard_executor.progress import ProgressFile
 from gpuyard_executor.shipper import Shipper
@@ -86,7 +87,7 @@ async def test_what_fails_is_done_again(
         async with asyncio.timeout(GENEROUS_S):
             while engine.world:
                 await asyncio.sleep(0.001)
-    assert await rig.bus.last(LOGS_STREAM, "gpuyard.log.j1.1.0")
+    assert await rig.bus.last(LOGS_STREAM, LOG(partition=partition_of("j1"), job="j1", attempt=1, rank=0))
 
 
 class ForgetfulBus(MemoryBus):

@@ -3,10 +3,11 @@
 Output comes as chunks cut anywhere; lines of the two streams interleave. A batch takes complete lines in the
 order in which they were completed. A line that does not go on for a while is sent unfinished, always as the
 last of its batch: so a batch depends only on the positions before and after it, and can be rebuilt from them.
+No line is parted where that might part a secret, which would not be recognised any more.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from gpuyard.contracts.log import LogChunk
@@ -16,6 +17,9 @@ MAX_BATCH_BYTES = 262_144
 # Generous: unbuffered Python writes a line and its newline apart; a busy machine may pause between them.
 IDLE_S, HELD_S = 1.0, 5.0
 """An unfinished line is sent when nothing came for so long, or when its beginning has waited so long."""
+MOST_HELD_BYTES = MAX_LINE_BYTES + 65_536
+"""A line that is longer is parted wherever it is."""
+_FOREVER = float("inf")
 
 
 class Chunk(Protocol):
@@ -40,6 +44,8 @@ class Position(NamedTuple):
     skip_out: int = 0
     skip_err: int = 0
     next_seq: int = 0
+    inside_key: int = 0
+    """Streams that stand inside a private key, which is hidden: 1 output, 2 errors, 3 both."""
 
 
 class Cut(NamedTuple):
@@ -58,10 +64,21 @@ class _Frame(NamedTuple):
     through: int
 
 
-class Batcher:
-    """Collects output from a position on. Times are any clock that only goes forward."""
+def _parts_nothing(_text: bytes) -> bool:
+    return False
 
-    def __init__(self, position: Position) -> None:
+
+class Batcher:
+    """Collects output from a position on. Times are any clock that only goes forward.
+
+    Args:
+        position: Where the output begins.
+        parts_secret: Whether a line must not be parted behind this text.
+
+    """
+
+    def __init__(self, position: Position, parts_secret: Callable[[bytes], bool] = _parts_nothing) -> None:
+        self._parts_secret = parts_secret
         self._seq = position.next_seq
         self._sent = [position.skip_out, position.skip_err]
         """Bytes of each stream sent, counted from where reading began."""
@@ -87,7 +104,7 @@ class Batcher:
         held = self._partial[stream].data
         text = held + fresh
         end = text.rfind(b"\n", len(held)) + 1
-        if len(text) - end >= MAX_LINE_BYTES:
+        if self._is_too_long(text[end:]):
             end = len(text)
         if end:
             self._lines.append(LogChunk(stream, at_s, text[:end]))
@@ -95,6 +112,9 @@ class Batcher:
         self._grew_s[stream] = now_s
         if end or not held:
             self._began_s[stream] = now_s
+
+    def _is_too_long(self, line: bytes) -> bool:
+        return len(line) >= MOST_HELD_BYTES or (len(line) >= MAX_LINE_BYTES and not self._parts_secret(line))
 
     def forgive(self, seconds: float) -> None:
         """Time spent sending does not count: what goes on behind an unfinished line may lie there unread."""
@@ -104,7 +124,8 @@ class Batcher:
 
     def patience_s(self, now_s: float) -> float | None:
         """How long to wait for more before `cut` sends an unfinished line; None if there is none."""
-        return min((max(0.0, self._due_s(p) - now_s) for p in self._partial if p.data), default=None)
+        waiting = [partial for partial in self._partial if self._may_end(partial)]
+        return min((max(0.0, self._due_s(partial) - now_s) for partial in waiting), default=None)
 
     def cut(self, now_s: float) -> Cut | None:
         """The next batch: complete lines, then unfinished ones that waited long enough. None: nothing."""
@@ -126,9 +147,13 @@ class Batcher:
         while self._lines:
             yield self._lines.popleft()
         for partial in self._partial:
-            if partial.data and self._due_s(partial) <= now_s:
+            is_last = now_s == _FOREVER and partial.data
+            if is_last or (self._may_end(partial) and self._due_s(partial) <= now_s):
                 self._partial[partial.stream] = LogChunk(partial.stream, partial.at_s, b"")
                 yield partial
+
+    def _may_end(self, partial: LogChunk) -> bool:
+        return bool(partial.data) and not self._parts_secret(partial.data)
 
     def _due_s(self, partial: LogChunk) -> float:
         return min(self._grew_s[partial.stream] + IDLE_S, self._began_s[partial.stream] + HELD_S)
@@ -160,13 +185,18 @@ def covers(after: Position, chunks: Sequence[Chunk]) -> bool:
     return bool(chunks) and chunks[-1].next_offset >= after.offset and max(left) <= 0
 
 
-def rebuild(before: Position, after: Position, chunks: Iterable[Chunk]) -> tuple[LogChunk, ...]:
+def rebuild(
+    before: Position,
+    after: Position,
+    chunks: Iterable[Chunk],
+    parts_secret: Callable[[bytes], bool] = _parts_nothing,
+) -> tuple[LogChunk, ...]:
     """The batch between two positions once more, from the output since `before`."""
-    batcher = Batcher(before)
+    batcher = Batcher(before, parts_secret)
     for chunk in _until(after, chunks):
         batcher.add(chunk, 0.0)
     taken: list[LogChunk] = []
-    while cut := batcher.cut(float("inf")):
+    while cut := batcher.cut(_FOREVER):
         taken += cut.chunks
     return tuple(taken)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from gpuyard.contracts.order import Prepare
 from gpuyard.contracts.placement import Slot
+from gpuyard_executor.core.secret_values import secrets_of
 
 _PRIVATE_PREFIXES = ("GPUYARD_", "NATS_")
 _PRIVATE = frozenset(
@@ -39,6 +40,13 @@ def rank_environment(
         "GPUYARD_TASK": slot.task,
         "GPUYARD_NODE": order.node,
     }
+
+
+def rank_secrets(base: Mapping[str, str], order: Prepare | None, slot: Slot) -> dict[str, str]:
+    """Values, by name, that must not be seen in what the rank prints; of a lost order, those of the base."""
+    tasks = order.tasks if order else ()
+    task = next((task for task in tasks if task.name == slot.task), None)
+    return secrets_of({**base, **task.env}, task.secrets) if task else secrets_of(base, ())
 
 
 def _place(order: Prepare, slot: Slot) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What the executor's core is told, and what it asks its shell to do."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuyard.contracts.fact import GangFact
 from gpuyard.contracts.order import Order
@@ -105,7 +105,7 @@ class PrepareRank:
 @dataclass(frozen=True, slots=True)
 class StartRank:
     key: RankKey
-    env: Mapping[str, str]
+    env: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,13 @@ class ShipOutput:
     """Bring the rank's output to the bus.
 
     `is_empty`: no engine knows it; there is only an end to tell. `is_resumed`: some of it may be there.
+    `secrets`: values that must not be seen in it, by name; nor in what is said of this effect.
     """
 
     key: RankKey
     is_empty: bool = False
     is_resumed: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gpuyard.contracts.fact import GangFact
 from gpuyard.contracts.job import ExitCause
 from gpuyard.contracts.order import Order, Prepare, Start, Stop
 from gpuyard_executor.core.adoption import newest_term, rebuild
-from gpuyard_executor.core.environment import rank_environment
+from gpuyard_executor.core.environment import rank_environment, rank_secrets
 from gpuyard_executor.core.events import (
     Adopted,
     DropFact,
@@ -231,7 +231,8 @@ class Gangs:
                 rank.slot.gpus,
                 gang.order.grace_s,
             )
-            self._effects += (PrepareRank(plan), ShipOutput(rank.key))
+            secrets = rank_secrets(self._base_env, gang.order, rank.slot)
+            self._effects += (PrepareRank(plan), ShipOutput(rank.key, secrets=secrets))
 
     def _end_unprepared(self, gang: Gang, cause: ExitCause, message: str, now_s: float) -> None:
         """End the ranks that no engine knows. Whoever follows their output learns that there is none."""
@@ -343,7 +344,10 @@ class Gangs:
         """Go on with the ranks that began; tell whether there is no other."""
         for rank in gang:
             if rank.is_asked or rank.state is EXITED:
-                self._effects.append(ShipOutput(rank.key, is_empty=not rank.is_asked, is_resumed=True))
+                secrets = rank_secrets(self._base_env, gang.order, rank.slot)
+                self._effects.append(
+                    ShipOutput(rank.key, not rank.is_asked, is_resumed=True, secrets=secrets)
+                )
         if not gang.is_released and any(rank.is_asked for rank in gang):
             self._claim(gang)
         return not any(rank.state is PREPARING and not rank.is_asked for rank in gang)

@@ -13,7 +13,7 @@ from gpuyard.contracts.ids import job_id
 from gpuyard.contracts.job import Exit, ExitCause, Job, JobEvent, JobState, Reason
 from gpuyard.contracts.order import Order, Stop
 from gpuyard.contracts.placement import Placement
-from gpuyard.contracts.request import Accepted, Cancel, Reply, Submit
+from gpuyard.contracts.request import Accepted, Cancel, Finding, Reply, Submit
 from gpuyard_scheduler.core import orders
 from gpuyard_scheduler.core.admit import refusal
 from gpuyard_scheduler.core.cluster import Cluster
@@ -30,6 +30,7 @@ from gpuyard_scheduler.core.events import (
     Requested,
     Ticked,
 )
+from gpuyard_scheduler.core.findings import take_in
 from gpuyard_scheduler.core.gang import GangView, can_be_tried_again
 from gpuyard_scheduler.core.names import some_of
 from gpuyard_scheduler.core.records import Records
@@ -87,6 +88,8 @@ class Machine:
                 self._answer(request.reply_to, self._submit(request, trace, now_s))
             case Requested(Cancel() as request):
                 self._answer(request.reply_to, self._cancel(request, now_s))
+            case Requested(Finding() as request):
+                self._answer(request.reply_to, take_in(request, self.records, self.cluster, now_s))
             case FactSeen(fact):
                 self._see_fact(fact, now_s)
             case BeatSeen(node):
@@ -272,7 +275,7 @@ class Machine:
             self.cluster.distrust([exit_.node] if exit_.node else gang.nodes)
         if job.stop_cause is ExitCause.CANCELLED:
             self._end(job, "cancelled", "every rank has ended", now_s, exit_)
-        elif can_be_tried_again(exit_) and job.launches_failed + 1 < MAX_LAUNCHES:
+        elif can_be_tried_again(exit_) and not job.no_retry and job.launches_failed + 1 < MAX_LAUNCHES:
             self._requeue(job, exit_, now_s)
         else:
             self._end(job, "failed", _describe(exit_), now_s, exit_)

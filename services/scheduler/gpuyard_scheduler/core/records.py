@@ -14,15 +14,18 @@ from gpuyard_scheduler.core.states import after
 KEEP_BYTES = STATE_STREAM.max_bytes // 2
 """Histories of ended jobs may fill half of the stream: it must never be full, the lease is in it too."""
 _FORGET_AT_ONCE = 16
+_KEPT_WHOLE = 1_000
+"""What a rank printed last may be heard of when its job has ended: so many records can still be added to."""
 
 
 class Records:
-    """Active jobs in full; of ended ones only the ids, oldest first."""
+    """Active jobs in full, and those that ended last; of others only the ids, oldest first."""
 
     def __init__(self, term: int, keep_ended: int) -> None:
         self.term = term
         self.active: dict[str, Job] = {}
         self.ended: dict[str, JobState] = {}
+        self._just_ended: dict[str, Job] = {}
         self._bytes_of: dict[str, int] = {}
         self._ended_bytes = 0
         self.by_request: dict[str, str] = {}
@@ -61,14 +64,18 @@ class Records:
         self._draft(changed, JobEvent(kind, now_s, message, changed.attempt))
         return changed
 
+    def find(self, job_id: str) -> Job | None:
+        """The record of a job that is active or ended not long ago."""
+        return self.active.get(job_id) or self._just_ended.get(job_id)
+
     def flush(self) -> list[Effect]:
         """One record for each job that changed, with all that happened to it since the last flush."""
         effects: list[Effect] = []
         for job_id, events in self._changed.items():
             job = self._drafts[job_id]
             job = structs.replace(job, version=job.version + 1, term=self.term, events=tuple(events))
-            if not job.state.is_final:
-                self.active[job_id] = structs.replace(job, events=())
+            kept = self._just_ended if job.state.is_final else self.active
+            kept[job_id] = structs.replace(job, events=())
             effects.append(Commit(job))
         self._changed.clear()
         self._drafts.clear()
@@ -80,10 +87,17 @@ class Records:
         if job.state.is_final:
             self.active.pop(job.id, None)
             self.ended[job.id] = job.state
+            self._ended_bytes -= self._bytes_of.get(job.id, 0)
             self._bytes_of[job.id] = len(encode(job)) * (job.version + 1)
             self._ended_bytes += self._bytes_of[job.id]
+            self._keep_whole(job)
         else:
             self.active[job.id] = job
+
+    def _keep_whole(self, job: Job) -> None:
+        self._just_ended[job.id] = job
+        if len(self._just_ended) > _KEPT_WHOLE:
+            del self._just_ended[next(iter(self._just_ended))]
 
     def _draft(self, job: Job, event: JobEvent) -> None:
         self._drafts[job.id] = job
@@ -98,6 +112,7 @@ class Records:
             oldest = next(iter(self.ended))
             del self.ended[oldest]
             self._ended_bytes -= self._bytes_of.pop(oldest)
+            self._just_ended.pop(oldest, None)
             self.by_request.pop(self._request_of.pop(oldest), None)
             effects.append(Forget(oldest))
         return effects
