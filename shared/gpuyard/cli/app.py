@@ -25,9 +25,17 @@ COMMANDS = {
     "show": ("jobs:show", "Show one job: its state, why, where, and what happened."),
     "logs": (
         "logs:logs",
-        """Print what a job wrote, each stream to its own.
+        """Print what jobs wrote, search it, or write it to a file.
 
-        Lines of jobs with several ranks begin with their rank.""",
+        Lines of several ranks or jobs begin with whose they are. Output goes to stdout, errors to stderr.
+        Examples: gpuyard logs -f JOB --fold; gpuyard logs JOB --rank 0,8-15 --since 10m --grep nan -C 5;
+        gpuyard logs --all --grep 'NCCL.*timeout' -i --label team=vision""",
+    ),
+    "metrics": (
+        "metrics:metrics",
+        """Show the numbers that a job prints: a table, curves in a picture, or all points in a file.
+
+        Example: gpuyard metrics train --name '*loss' --plot loss.png""",
     ),
     "cancel": ("jobs:cancel", "Stop jobs for good."),
     "events": ("events:events", "Print what happened, to one job, to all jobs, or to nodes."),

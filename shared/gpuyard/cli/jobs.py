@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gpuyard.cli import choices, terminal, words
+from gpuyard.cli import choices, progress, terminal, words
 from gpuyard.cli.places import gpu_indexes
 from gpuyard.cli.session import AsJson, JobArgument, YardDir, client
 from gpuyard.cli.views import job_view
@@ -64,15 +64,17 @@ async def show(ref: JobArgument, /, *, as_json: AsJson = False, yard_dir: YardDi
     """Show one job: its state, why, where, and what happened."""
     async with client(yard_dir) as yard:
         job = await yard.get(ref)
+        how_far = await yard.progress(job)
         if as_json:
-            terminal.print_json(job_view(job))
+            terminal.print_json(job_view(job, how_far))
             return
         indexes = await gpu_indexes(yard, job)
         async with aclosing(yard.events(job)) as history:
             events = [event async for event in history]
     colour = words.STATE_COLOURS[job.state]
     terminal.print_data(f"{job.id}  {terminal.paint(job.state, colour, sys.stdout)}")
-    for name, value in _facts(job, indexes):
+    facts = [("progress", progress.told(how_far, job, time.time()) if how_far else ""), *_facts(job, indexes)]
+    for name, value in facts:
         if value:
             terminal.print_data(f"  {name:<10} {value}")
     for event in events:

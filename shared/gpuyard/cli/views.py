@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from gpuyard.client.progress import JobProgress
 from gpuyard.contracts.job import Exit, Job, JobState, Reason, TaskSpec
 from gpuyard.contracts.placement import Placement
 
@@ -42,9 +43,10 @@ class JobView(Struct, frozen=True, tag="job", tag_field="type"):
     ended_at_s: float | None
     version: int
     request_id: str
+    progress: Annotated[JobProgress | None, Meta(description="Told by `show` only.")] = None
 
 
-def job_view(job: Job) -> JobView:
+def job_view(job: Job, progress: JobProgress | None = None) -> JobView:
     """The job as commands print it."""
     spec = job.spec
     return JobView(
@@ -69,6 +71,7 @@ def job_view(job: Job) -> JobView:
         ended_at_s=job.ended_at_s,
         version=job.version,
         request_id=job.request_id,
+        progress=progress,
     )
 
 
