@@ -5,7 +5,7 @@ import shlex
 from contextlib import aclosing
 
 from gpuyard.cli import terminal, wanted, words
-from gpuyard.cli.loglines import LinePrinter
+from gpuyard.cli.loglines import JsonPrinter, LinePrinter
 from gpuyard.cli.phases import Phases
 from gpuyard.cli.places import gpu_indexes
 from gpuyard.cli.session import AsJson, YardDir, client
@@ -60,7 +60,7 @@ async def _show(yard: AsyncClient, job: Job, phases: Phases, *, as_json: bool) -
 
 
 async def _print_lines(yard: AsyncClient, job: Job, phases: Phases, *, as_json: bool) -> None:
-    printer = LinePrinter(prefix=job.spec.rank_count > 1, as_json=as_json)
+    printer = JsonPrinter() if as_json else LinePrinter(prefix=job.spec.rank_count > 1)
 
     def notice(text: str) -> None:
         phases.wipe()
@@ -69,7 +69,7 @@ async def _print_lines(yard: AsyncClient, job: Job, phases: Phases, *, as_json: 
     async with aclosing(yard.logs(job, follow=True, notice=notice)) as lines:
         async for line in lines:
             phases.wipe()
-            printer.print(line)
+            printer.print((line,))
 
 
 def _say_detached(job: Job, yard_dir: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import msgspec
 
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36, "dim": 2, "bold": 1}
-RANK_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+_RANK_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 _SHOWN_OTHERWISE = re.compile(
     r"(?P<colour>\x1b\[[0-9;:]{0,64}m)"
     r"|\x1b\[[0-2]?K"  # erase the line: left behind by many a colouring program
@@ -29,7 +29,12 @@ def has_colour(stream: TextIO) -> bool:
 
 def paint(text: str, colour: str, stream: TextIO) -> str:
     """Colour the text if the stream shows it."""
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if has_colour(stream) else text
+    return coloured(text, colour) if has_colour(stream) else text
+
+
+def coloured(text: str, colour: str) -> str:
+    """The text in a colour, which ends with it."""
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
 def harmless(text: bytes, *, keep_colour: bool) -> str:
@@ -58,6 +63,11 @@ def _spelled(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
 
+def rank_colour(rank: int) -> str:
+    """The colour in which a rank is named."""
+    return _RANK_COLOURS[rank % len(_RANK_COLOURS)]
+
+
 def narrate(text: str) -> None:
     """Tell the person something that is not data."""
     print(text, file=sys.stderr, flush=True)
@@ -69,9 +79,14 @@ def print_data(text: str) -> None:
 
 
 def print_json(value: Any, stream: TextIO | None = None) -> None:
-    """Print one line of JSON, in which nothing steers a terminal."""
-    text = _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(value).decode())
-    print(text, file=stream or sys.stdout, flush=True)
+    """Print one line of JSON."""
+    print(json_line(value), end="", file=stream or sys.stdout, flush=True)
+
+
+def json_line(value: Any) -> str:
+    """One line of JSON, in which nothing steers a terminal."""
+    text = msgspec.json.encode(value).decode()
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
