@@ -30,7 +30,9 @@ class MemoryStore:
     def page(self, query: LogQuery, through_seq: int) -> LogPage:
         view = self.gather.view(query.job)._replace(through_seq=through_seq)
         damage: list[Damage] = []
-        page = read_page(Library(Index(Path(":memory:")), NoBlobs(), view.frames, damage.append), query, view)
+        index = Index(Path(":memory:"))
+        index.prepare()
+        page = read_page(Library(index, NoBlobs(), view.frames, damage.append), query, view)
         assert not damage
         return page
 
