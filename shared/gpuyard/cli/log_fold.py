@@ -169,7 +169,8 @@ class _Company:
         if len(groups) == 1 and len(ranks) > 1:
             self._members, self._is_told = None, False
         elif self._members is None and len(groups) > 1:
-            self._members = frozenset(max(groups.values(), key=_size_and_lowest))
+            biggest = max(groups.values(), key=lambda group: (len(group), -min(group)))
+            self._members = frozenset(biggest)
         if self._members is None or self._is_told or ranks & self._members:
             return False
         self._is_told = True
@@ -178,10 +179,6 @@ class _Company:
 
 def _key(line: LogLine) -> Key:
     return line.stream, line.text
-
-
-def _size_and_lowest(group: set[int]) -> tuple[int, int]:
-    return len(group), -min(group)
 
 
 def _drop(groups: dict[Key, set[int]], key: Key, rank: int) -> None:

@@ -17,7 +17,7 @@ def a_line(rank: int, text: str, at_s: float = 0.0, *, stream: int = OUT, seq: i
 def folded(*lines: LogLine, ranks: int) -> list[str]:
     """Rows as they are shown, of lines that are all there is."""
     fold = Fold(ranks)
-    rows = []
+    rows: list[Row] = []
     for line in lines:
         fold.add(line, 0.0)
         rows += fold.rows(0.0)
@@ -161,8 +161,10 @@ def test_nothing_waits_much_longer_than_the_hold(
 
 @given(st.lists(TEXTS, max_size=20), st.randoms(use_true_random=False))
 def test_ranks_that_print_the_same_fold_however_they_interleave(texts: list[str], random: Random) -> None:
-    left = {rank: list(enumerate(texts)) for rank in range(RANKS)}
-    fold, rows = Fold(RANKS), []
+    everybody = frozenset(range(RANKS))
+    left = {rank: list(enumerate(texts)) for rank in everybody}
+    fold = Fold(RANKS)
+    rows: list[Row] = []
     while waiting := [rank for rank in left if left[rank]]:
         rank = random.choice(waiting)
         seq, text = left[rank].pop(0)
