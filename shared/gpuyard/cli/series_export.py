@@ -12,7 +12,7 @@ import msgspec
 from gpuyard.client.series import Point
 from gpuyard.contracts.errors import InvalidSpec, Refused
 
-COLUMNS = ("job", "attempt", "rank", "name", "step", "value", "at_s", "line")
+COLUMNS = ("job", "attempt", "rank", "name", "step", "value", "at_s", "seq")
 _AT_ONCE = 20_000
 
 

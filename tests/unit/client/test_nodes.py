@@ -5,7 +5,8 @@ from contextlib import aclosing
 import pytest
 
 from gpuyard.bus.memory import MemoryBus
-from gpuyard.client.aio import AsyncClient, Nodes
+from gpuyard.client.aio import AsyncClient
+from gpuyard.client.node_calls import Nodes
 from gpuyard.contracts.codec import encode
 from gpuyard.contracts.errors import Fault, Unavailable
 from gpuyard.contracts.fact import Beat, ExecutorInfo

@@ -113,8 +113,8 @@ def test_the_twins_have_the_same_calls_and_parameters() -> None:
         assert {key: value.default for key, value in ours.items()} == {
             key: value.default for key, value in twin.items()
         }, name
-    assert {name for name in vars(AsyncClient) if name[0] != "_"} == {
-        name for name in vars(Client) if name[0] != "_"
+    assert {name for name in dir(AsyncClient) if name[0] != "_"} == {
+        name for name in dir(Client) if name[0] != "_"
     }
 
 
