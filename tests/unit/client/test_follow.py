@@ -1,26 +1,21 @@
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpuyard.bus.memory import MemoryBus
 from gpuyard.client import follow as follow_module
 from gpuyard.client.follow import follow
-from gpuyard.contracts.codec import decode, encode
-from gpuyard.contracts.errors import Failure, InvalidSpec, Unavailable
-from gpuyard.contracts.log import LogBatch, LogLine, LogPage, LogQuery, partition_of
-from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM
+from gpuyard.contracts.errors import InvalidSpec, Unavailable
+from gpuyard.contracts.log import LogBatch, partition_of
+from gpuyard.contracts.subjects import LOG, LOGS_STREAM
+from gpuyard.linefilter import Filter
+from tests.unit.client.followed import LIMIT_S, Logger, following, world
 from tests.unit.logger.batches import JOB, batch, faulty_writing, is_true_to_number, patient
-from tests.unit.logger.memory import MemoryStore
-from tests.unit.logger.running import new_bus, write
-
-LIMIT_S = 60.0
+from tests.unit.logger.running import write
 
 
 @pytest.fixture(autouse=True)
@@ -36,106 +31,6 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a logger took with it is not waited for as long as in life."""
     monkeypatch.setattr(follow_module, "QUIET_S", 0.02)
     monkeypatch.setattr(follow_module, "ANSWER_TIMEOUT_S", 0.02)
-
-
-@dataclass
-class Logger:
-    """A logger that stores, trims, comes and goes when told to."""
-
-    bus: MemoryBus
-    store: MemoryStore = field(default_factory=MemoryStore)
-    through_seq: int = 0
-    page_bytes: int = 524288
-    questions: int = 0
-    _serving: asyncio.Task[None] | None = None
-
-    async def persist(self, count: int | None = None) -> None:
-        """Store the next messages of the stream, or all."""
-        async with self.bus.read(LOGS_STREAM, start=self.through_seq + 1) as reader:
-            for _ in range(reader.backlog if count is None else min(count, reader.backlog)):
-                message = await anext(reader)
-                self.store.append([decode(message.payload, LogBatch)])
-                self.through_seq = message.seq
-
-    async def trim(self) -> None:
-        await self.bus.trim(LOGS_STREAM, before_seq=self.through_seq + 1)
-
-    async def come(self) -> None:
-        if self._serving is None:
-            self._serving = asyncio.create_task(self._serve())
-            await asyncio.sleep(0)
-
-    async def go(self) -> None:
-        if self._serving is not None:
-            self._serving.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._serving
-            self._serving = None
-
-    async def _serve(self) -> None:
-        async with self.bus.subscribe(LOG_QUERY(), group="loggers") as questions:
-            async for question in questions:
-                self.questions += 1
-                await self.bus.publish(question.reply, encode(self._answer(question.payload)))
-
-    def _answer(self, question: bytes) -> LogPage | Failure:
-        try:
-            query = replace(decode(question, LogQuery), max_bytes=self.page_bytes)
-        except InvalidSpec as error:
-            return error.to_failure()
-        return self.store.page(query, self.through_seq)
-
-
-@asynccontextmanager
-async def world() -> AsyncIterator[Logger]:
-    logger = Logger(await new_bus())
-    await logger.come()
-    try:
-        yield logger
-    finally:
-        await logger.go()
-
-
-@dataclass
-class Followed:
-    """A follower at work and what it gave so far."""
-
-    lines: list[LogLine] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    task: asyncio.Task[None] | None = None
-
-    def seqs(self, rank: int = 0) -> list[int]:
-        return [line.seq for line in self.lines if line.rank == rank]
-
-    async def end(self) -> None:
-        assert self.task
-        async with asyncio.timeout(LIMIT_S):
-            await self.task
-
-    async def until(self, condition: Callable[["Followed"], bool]) -> None:
-        async with asyncio.timeout(LIMIT_S):
-            while not condition(self):
-                assert self.task
-                if self.task.done():
-                    self.task.result()
-                await asyncio.sleep(0)
-
-
-@asynccontextmanager
-async def following(logger: Logger, **how: object) -> AsyncIterator[Followed]:
-    followed = Followed()
-
-    async def collect() -> None:
-        async for line in follow(logger.bus, JOB, notice=followed.notices.append, **how):  # type: ignore[arg-type]
-            followed.lines.append(line)
-
-    followed.task = asyncio.create_task(collect())
-    try:
-        yield followed
-    finally:
-        followed.task.cancel()
-        with suppress(asyncio.CancelledError):
-            await followed.task
 
 
 async def test_history_then_live() -> None:
@@ -188,6 +83,53 @@ async def test_a_tail_and_what_follows() -> None:
             await write(logger.bus, [batch(60, 62, end=True)])
             await followed.end()
         assert followed.seqs() == [57, 58, 59, 60, 61]
+        assert followed.notices == []
+
+
+async def filtered(logger: Logger, wanted: Filter, **how: object) -> list[int]:
+    lines = follow(logger.bus, JOB, wanted=wanted, expected_ranks=1, **how)  # type: ignore[arg-type]
+    async with asyncio.timeout(LIMIT_S):
+        return [line.seq async for line in lines]
+
+
+@settings(patient, max_examples=40)
+@given(
+    st.integers(0, 40),
+    st.integers(1, 12),
+    st.sampled_from([0, 1, 4, 30]),
+    st.sampled_from(["7$", "absent", r"line \d$", ""]),
+    st.sampled_from([None, 0, 1]),
+    st.sampled_from([300, 524288]),
+)
+async def test_the_same_lines_are_wanted_wherever_history_ends(
+    stored: int, step: int, context: int, grep: str, stream: int | None, page_bytes: int
+) -> None:
+    async with world() as logger:
+        logger.page_bytes = page_bytes
+        bounds = [*range(0, 40, step), 40]
+        batches = [batch(a, b, per_chunk=1, end=b == 40) for a, b in itertools.pairwise(bounds)]
+        await write(logger.bus, batches)
+        await logger.persist(stored // step)
+        await logger.trim()
+        passing = [seq for seq in range(40) if stream is None or seq % 2 == stream]
+        matches = [seq for seq in passing if re.search(grep, f"line {seq}")]
+        reach = context if grep else 0
+        expected = [seq for seq in passing if any(abs(seq - match) <= reach for match in matches)]
+        wanted = Filter(stream=stream, grep=grep, context=context)
+        assert await filtered(logger, wanted) == expected
+        assert await filtered(logger, wanted, live=False) == expected
+
+
+async def test_a_filtered_tail_and_what_follows() -> None:
+    async with world() as logger:
+        await write(logger.bus, [batch(0, 50)])
+        await logger.persist()
+        wanted = Filter(grep="7$", context=1)
+        async with following(logger, tail=2, wanted=wanted, expected_ranks=1) as followed:
+            await followed.until(lambda f: len(f.lines) == 6)
+            await write(logger.bus, [batch(50, 60, end=True)])
+            await followed.end()
+        assert followed.seqs() == [36, 37, 38, 46, 47, 48, 56, 57, 58]
         assert followed.notices == []
 
 
