@@ -91,9 +91,9 @@ class Answers:
 
 async def reply(context: Context, question: Message, answering: Awaitable[bytes]) -> None:
     """Send an answer; one that gets lost is asked for again."""
+    answer = await answering
     if not question.reply:
         return
-    answer = await answering
     try:
         await context.bus.publish(question.reply, answer)
     except GpuyardError as error:

@@ -5,6 +5,8 @@ loggers that both believe to own a partition one is refused, and every line is s
 """
 
 import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -17,7 +19,10 @@ from gpuyard.contracts.subjects import SEGMENT, SEGMENTS_STREAM
 from gpuyard.runtime.reject import set_aside
 from gpuyard.runtime.retry import backoff_s
 from gpuyard.runtime.service import Context
-from gpuyard_logger.index import Index, mark_of
+from gpuyard_logger.database import DamagedIndexError
+from gpuyard_logger.shelf import Shelf
+
+_AT_ONCE = 8
 
 
 class Deposed(Exception):
@@ -27,42 +32,52 @@ class Deposed(Exception):
 class Catalogue:
     """Speaks for one reign over one partition."""
 
-    def __init__(self, context: Context, partition: int, reign: Reign, index: Index) -> None:
+    def __init__(self, context: Context, partition: int, reign: Reign, shelf: Shelf) -> None:
+        self.trouble = ""
+        """Why nothing can be recorded now; empty if it can."""
         self._context = context
         self._partition = partition
         self._reign = reign
-        self._index = index
+        self._shelf = shelf
 
     async def load(self) -> None:
-        """Bring the index to what the bus says."""
-        records = await self._records()
-        replaced = {name for record in records.values() for name in record.replaces}
-        mirrored = self._index.marks(self._partition)
-        for gone in mirrored.keys() - (records.keys() - replaced):
-            self._index.remove(gone)
-        for name in replaced & records.keys():
+        """Bring the index to what the bus says.
+
+        Raises:
+            Deposed: the partition has another owner.
+            GpuyardError, OSError: bus or index can't be read.
+
+        """
+        seen: set[str] = set()
+        replaced: set[str] = set()
+        async with aclosing(self._records()) as records:
+            async for some in records:
+                seen.update(record.id for record in some)
+                replaced.update(name for record in some for name in record.replaces)
+                await self._shelf.write(self._mirror, some)
+        for gone in self._shelf.index.marks(self._partition).keys() - (seen - replaced):
+            self._shelf.index.remove(gone)
+        for name in seen & replaced:
             await self._forget(name)
-        for name in records.keys() - replaced:
-            if mirrored.get(name) != mark_of(records[name]):
-                self._index.add(records[name])
 
     async def add(self, segment: Segment) -> None:
         """Record a segment, and that others are replaced by it.
 
         Raises:
             Deposed: the partition has another owner.
+            DamagedIndexError: it is recorded, and the index must be made anew.
 
         """
         subject = SEGMENT(partition=self._partition, segment=segment.id)
         # A segment moves to another holder, or loses rows, under the same name: so both are part of the id.
         await self.append(subject, segment, f"{segment.id}.{segment.holder}.{len(segment.rows)}")
-        self._index.add(segment)
+        await self._insist(lambda: self._shelf.write(self._shelf.index.add, segment))
         for replaced in segment.replaces:
             await self._forget(replaced)
 
     async def remove(self, segment: str) -> None:
         """Forget a segment for good."""
-        self._index.remove(segment)
+        await self._insist(lambda: self._shelf.write(self._shelf.index.remove, segment))
         await self._forget(segment)
 
     async def record(self, segment: str) -> Segment | None:
@@ -83,42 +98,57 @@ class Catalogue:
             Deposed: the partition has another owner.
 
         """
-        tries = 0
-        while True:
-            if not self._reign.holds:
-                raise Deposed(f"the lease of partition {self._partition} is lost")
-            try:
-                await self._context.bus.append(
-                    subject, encode(message), msg_id=msg_id, expect=self._reign.fence, ttl_s=ttl_s
-                )
-            except Conflict as error:
-                raise Deposed(f"partition {self._partition}: {error.message}") from error
-            except Unavailable as error:
-                tries += 1
-                if tries == 1:
-                    self._context.log.warning("not recorded yet", subject=subject, error=error.message)
-                await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311
-            else:
-                return
+        payload, append, fence = encode(message), self._context.bus.append, self._reign.fence
+        await self._insist(lambda: append(subject, payload, msg_id=msg_id, expect=fence, ttl_s=ttl_s))
 
-    async def _records(self) -> dict[str, Segment]:
-        found = {}
+    async def _records(self) -> AsyncGenerator[list[Segment], None]:
+        """All records, the oldest first, some at a time: together they may be too large for memory."""
+        some: list[Segment] = []
         pattern = SEGMENT.some(partition=self._partition)
         async with self._context.bus.read(SEGMENTS_STREAM, pattern, start=From.LAST_PER_SUBJECT) as reader:
             while reader.backlog:
                 message = await anext(reader)
                 try:
-                    record = decode(message.payload, Segment)
+                    some.append(decode(message.payload, Segment))
                 except InvalidSpec as error:
                     await set_aside(self._context, message, error)
-                else:
-                    found[record.id] = record
-        return found
+                if len(some) == _AT_ONCE:
+                    yield some
+                    some = []
+        yield some
+
+    def _mirror(self, records: Iterable[Segment]) -> None:
+        """In the thread that writes. What the index has wrong is put right."""
+        for record in records:
+            if not self._shelf.index.agrees(record):
+                self._shelf.index.add(record)
 
     async def _forget(self, segment: str) -> None:
-        """Delete a record. One that stays is deleted at the next load."""
-        try:
-            subject = SEGMENT(partition=self._partition, segment=segment)
-            await self._context.bus.trim(SEGMENTS_STREAM, subject=subject)
-        except Unavailable as error:
-            self._context.log.warning("record of a replaced segment stays for now", error=error.message)
+        """Delete a record."""
+        subject = SEGMENT(partition=self._partition, segment=segment)
+        await self._insist(lambda: self._context.bus.trim(SEGMENTS_STREAM, subject=subject))
+
+    async def _insist(self, act: Callable[[], Awaitable[object]]) -> None:
+        """Do it until it is known to be done, as long as the partition is ours."""
+        tries = 0
+        while True:
+            if not self._reign.holds:
+                raise Deposed(f"the lease of partition {self._partition} is lost")
+            try:
+                await act()
+            except Conflict as error:
+                raise Deposed(f"partition {self._partition}: {error.message}") from error
+            except DamagedIndexError:
+                raise
+            except (Unavailable, OSError) as error:
+                tries += 1
+                self._tell(error, tries)
+                await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311
+            else:
+                self.trouble = ""
+                return
+
+    def _tell(self, error: Exception, tries: int) -> None:
+        self.trouble = f"what is stored can't be recorded: {error}"
+        if tries == 1:
+            self._context.log.warning("not recorded yet", partition=self._partition, error=str(error))

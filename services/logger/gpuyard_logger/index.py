@@ -1,23 +1,24 @@
 """What is stored where: SQLite, one row per part, so that memory does not grow with volume.
 
-It only mirrors the records on the bus. If it is damaged or lost it is made anew from them; so it need not be
-careful about power failures, and is not.
+It only mirrors the records on the bus: whoever comes to own a partition compares it with them, and if the
+file is damaged or lost it is made anew.
 """
 
-import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
+from sqlite3 import Connection
+from threading import Event
 from typing import Any, NamedTuple
 
-from msgspec import convert
+from msgspec import ValidationError, convert
 
 from gpuyard.contracts.segment import Row, Segment
 from gpuyard_logger.core.layout import Stream
 from gpuyard_logger.core.merge import Size
 from gpuyard_logger.core.sequence import START, Position
+from gpuyard_logger.database import Database
 
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS segment (
   id TEXT PRIMARY KEY, partition INTEGER, holder TEXT, size_bytes INTEGER, sealed_at_s REAL,
   dropped_bytes INTEGER
@@ -33,7 +34,6 @@ CREATE INDEX IF NOT EXISTS part_of_segment ON part (segment);
 _FIELDS = Row.__struct_fields__
 """Columns of a part, in the order of the table; the last one there is the segment."""
 _ROW = ", ".join(f"part.{name}" for name in _FIELDS)
-_THREAD_S = 10.0
 
 
 class Located(NamedTuple):
@@ -52,33 +52,21 @@ class Mark(NamedTuple):
 
 
 class Index:
-    """One connection. Threads that read at the same time take one each."""
+    """One connection. Threads that read at the same time take one each. Any call may raise OSError."""
 
-    def __init__(self, path: Path, *, check: bool = True) -> None:
-        """Open; with `check`, begin anew if what is there is no sound index."""
-        self._path = path
-        try:
-            self._db = self._open(check)
-        except sqlite3.DatabaseError:
-            if not check:
-                raise
-            _remove(path)
-            self._db = self._open(check)
+    def __init__(self, path: Path, damage: Event | None = None) -> None:
+        self._db = Database(path, damage)
 
-    def _open(self, check: bool) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, isolation_level=None, timeout=_THREAD_S, check_same_thread=False)
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.executescript(_SCHEMA)
-            ((verdict,),) = db.execute("PRAGMA quick_check(1)") if check else (("ok",),)
-        except sqlite3.DatabaseError:
-            db.close()
-            raise
-        if verdict != "ok":
-            db.close()
-            raise sqlite3.DatabaseError(verdict)
-        return db
+    def prepare(self) -> None:
+        """Make what is missing, and check what is there.
+
+        Raises:
+            DamagedIndexError: it is no sound index.
+
+        """
+        self._db.prepare(SCHEMA)
+        with self._db.change() as db:
+            db.execute("DELETE FROM part WHERE segment NOT IN (SELECT id FROM segment)")
 
     def close(self) -> None:
         self._db.close()
@@ -87,40 +75,24 @@ class Index:
 
     def add(self, segment: Segment) -> None:
         """Take in a record; the segments that it replaces are gone."""
-        with self._db as db:
-            db.execute("BEGIN")
+        with self._db.change() as db:
             for replaced in (*segment.replaces, segment.id):
-                self._drop(db, replaced)
-            db.execute(
-                "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    segment.id,
-                    segment.partition,
-                    segment.holder,
-                    segment.size_bytes,
-                    segment.sealed_at_s,
-                    segment.dropped_bytes,
-                ),
-            )
+                _drop(db, replaced)
+            db.execute("INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)", _head(segment))
             db.executemany(
                 f"INSERT INTO part VALUES ({', '.join('?' * (len(_FIELDS) + 1))})",  # noqa: S608
                 [(*_fields(row), segment.id) for row in segment.rows],
             )
 
     def remove(self, segment: str) -> None:
-        with self._db as db:
-            db.execute("BEGIN")
-            self._drop(db, segment)
-
-    def _drop(self, db: sqlite3.Connection, segment: str) -> None:
-        db.execute("DELETE FROM part WHERE segment = ?", (segment,))
-        db.execute("DELETE FROM segment WHERE id = ?", (segment,))
+        with self._db.change() as db:
+            _drop(db, segment)
 
     # Ask
 
     def sizes(self, partition: int, holder: str) -> list[Size]:
         """The segments of a partition that this logger holds."""
-        found = self._all(
+        found = self._db.ask(
             "SELECT id, sealed_at_s, size_bytes, (SELECT count(*) FROM part WHERE segment = id)"
             " FROM segment WHERE partition = ? AND holder = ?",
             partition,
@@ -131,29 +103,48 @@ class Index:
     def parts_of(self, segments: Sequence[str]) -> list[Located]:
         """All parts of these segments, those of a stream side by side and in their order."""
         marks = ", ".join("?" * len(segments))
-        found = self._all(
+        found = self._db.ask(
             f"SELECT {_ROW}, segment, holder FROM part JOIN segment ON segment.id = part.segment"  # noqa: S608
             f" WHERE segment IN ({marks}) ORDER BY job, attempt, rank, kind, first_seq",
             *segments,
         )
-        return [Located(_row(fields[:12]), *fields[12:]) for fields in found]
+        return [self._located(fields) for fields in found]
+
+    def agrees(self, segment: Segment) -> bool:
+        """Whether this record is mirrored exactly."""
+        heads = self._db.ask("SELECT * FROM segment WHERE id = ?", segment.id)
+        rows = self._db.ask(f"SELECT {_ROW} FROM part WHERE segment = ?", segment.id)  # noqa: S608
+        return heads == [_head(segment)] and set(rows) == {_fields(row) for row in segment.rows}
+
+    def covers(self, row: Row) -> bool:
+        """Whether every line of a part is stored, and the end if it has it."""
+        found = self._db.ask(
+            "SELECT first_seq, next_seq, ended FROM part"
+            " WHERE job = ? AND attempt = ? AND rank = ? AND kind = ? ORDER BY first_seq",
+            *_fields(row)[:4],
+        )
+        covered_seq = row.first_seq
+        for first_seq, next_seq, _ in found:
+            if first_seq <= covered_seq:
+                covered_seq = max(covered_seq, next_seq)
+        return covered_seq >= row.next_seq and (not row.ended or any(ended for *_, ended in found))
 
     def marks(self, partition: int) -> dict[str, Mark]:
         """The segments of a partition, each with what changes about it."""
-        found = self._all("SELECT id, holder, dropped_bytes FROM segment WHERE partition = ?", partition)
+        found = self._db.ask("SELECT id, holder, dropped_bytes FROM segment WHERE partition = ?", partition)
         return {name: Mark(*mark) for name, *mark in found}
 
     def held_by(self, holder: str) -> frozenset[str]:
         """The segments that lie with a holder."""
-        return frozenset(name for (name,) in self._all("SELECT id FROM segment WHERE holder = ?", holder))
+        return frozenset(name for (name,) in self._db.ask("SELECT id FROM segment WHERE holder = ?", holder))
 
     def attempts(self, job: str) -> Sequence[int]:
         """Attempts of a job that have output, ascending."""
-        return [n for (n,) in self._all("SELECT DISTINCT attempt FROM part WHERE job = ? ORDER BY 1", job)]
+        return [n for (n,) in self._db.ask("SELECT DISTINCT attempt FROM part WHERE job = ? ORDER BY 1", job)]
 
     def position(self, stream: Stream) -> Position:
         """How far a stream is stored."""
-        found = self._all(
+        found = self._db.ask(
             "SELECT max(next_seq), max(ended) FROM part"
             " WHERE job = ? AND attempt = ? AND rank = ? AND kind = ?",
             *stream,
@@ -163,7 +154,7 @@ class Index:
 
     def positions(self, job: str, attempt: int, kind: int) -> Mapping[int, Position]:
         """How far each rank is stored."""
-        found = self._all(
+        found = self._db.ask(
             "SELECT rank, max(next_seq), max(ended) FROM part"
             " WHERE job = ? AND attempt = ? AND kind = ? GROUP BY rank",
             job,
@@ -174,31 +165,40 @@ class Index:
 
     def parts(self, stream: Stream, from_seq: int = 0) -> list[Located]:
         """Parts of a stream that hold lines from this one on, in their order."""
-        found = self._all(
+        found = self._db.ask(
             f"SELECT {_ROW}, segment, holder FROM part JOIN segment ON segment.id = part.segment"  # noqa: S608
             " WHERE job = ? AND attempt = ? AND rank = ? AND kind = ? AND next_seq > ? ORDER BY first_seq",
             *stream,
             from_seq,
         )
-        return [Located(_row(fields[:12]), *fields[12:]) for fields in found]
+        return [self._located(fields) for fields in found]
 
-    def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with closing(self._db.execute(query, values)) as cursor:
-            return cursor.fetchall()
+    def _located(self, fields: Sequence[Any]) -> Located:
+        try:
+            return Located(_row(fields[: len(_FIELDS)]), *fields[len(_FIELDS) :])
+        except ValidationError as error:
+            raise self._db.found_damage(str(error)) from error
 
 
-def mark_of(segment: Segment) -> Mark:
-    return Mark(segment.holder, segment.dropped_bytes)
+def _drop(db: Connection, segment: str) -> None:
+    db.execute("DELETE FROM part WHERE segment = ?", (segment,))
+    db.execute("DELETE FROM segment WHERE id = ?", (segment,))
+
+
+def _head(segment: Segment) -> tuple[object, ...]:
+    return (
+        segment.id,
+        segment.partition,
+        segment.holder,
+        segment.size_bytes,
+        segment.sealed_at_s,
+        segment.dropped_bytes,
+    )
 
 
 def _fields(row: Row) -> tuple[object, ...]:
-    return tuple(getattr(row, name) for name in row.__struct_fields__)
+    return tuple(getattr(row, name) for name in _FIELDS)
 
 
 def _row(fields: Sequence[Any]) -> Row:
     return convert((*fields[:-1], bool(fields[-1])), Row)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)

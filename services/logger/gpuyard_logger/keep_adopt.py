@@ -14,7 +14,7 @@ from gpuyard.runtime.service import Context
 from gpuyard_logger.blobs import Place
 from gpuyard_logger.catalogue import Catalogue
 from gpuyard_logger.core.frame import DamagedError
-from gpuyard_logger.core.layout import TRAILER_BYTES, Stream, parse_rows, rows_bytes
+from gpuyard_logger.core.layout import TRAILER_BYTES, parse_rows, rows_bytes
 from gpuyard_logger.index import Index
 from gpuyard_logger.keep import Keep
 
@@ -50,8 +50,8 @@ class Adopter:
                 await self._settle(place, Segment(name, self._partition, holder, sizes[name], 0.0, rows))
 
     async def _settle(self, place: Place, found: Segment) -> None:
-        rows = tuple(row for row in found.rows if self._keep.dropped(row.job) is None)
-        if not rows or any(self._is_stored(row) for row in rows):
+        rows = tuple(row for row in found.rows if self._is_missing(row))
+        if not rows:
             await asyncio.to_thread(place.remove, found.id)
             return
         dropped_bytes = sum(row.size_bytes for row in found.rows) - sum(row.size_bytes for row in rows)
@@ -67,9 +67,8 @@ class Adopter:
             )
         )
 
-    def _is_stored(self, row: Row) -> bool:
-        stored = self._index.position(Stream(row.job, row.attempt, row.rank, row.kind))
-        return stored.next_seq > row.first_seq or (stored.ended and row.first_seq == row.next_seq)
+    def _is_missing(self, row: Row) -> bool:
+        return self._keep.dropped(row.job) is None and not self._index.covers(row)
 
 
 def rows_of(place: Place, segment: str, size_bytes: int) -> tuple[Row, ...]:

@@ -17,16 +17,19 @@ from gpuyard.runtime.reject import set_aside
 from gpuyard.runtime.retry import backoff_s
 from gpuyard.runtime.service import Context
 from gpuyard_logger.blobs import LoggerBlobs, Objects
-from gpuyard_logger.catalogue import Catalogue, Deposed
+from gpuyard_logger.catalogue import Catalogue
 from gpuyard_logger.config import LoggerConfig
-from gpuyard_logger.core.follow_buffer import FollowBuffer
 from gpuyard_logger.core.gather import Gather, Round
+from gpuyard_logger.database import DamagedIndexError
 from gpuyard_logger.intake import parse_batch
 from gpuyard_logger.keep import Keep
 from gpuyard_logger.measure import Measures
 from gpuyard_logger.numbers import NumberReader
+from gpuyard_logger.patterns import PatternWatch
+from gpuyard_logger.persist_spans import PersistSpans
 from gpuyard_logger.sealing import write_round
 from gpuyard_logger.shelf import Shelf
+from gpuyard_logger.trimming import Trimmer
 from gpuyard_logger.upkeep import Upkeep
 
 
@@ -43,11 +46,12 @@ class Partition:
         reign: Reign,
         measures: Measures,
         numbers: NumberReader,
+        watch: PatternWatch,
         objects: Objects | None,
     ) -> None:
         self.number = number
         self.gather = Gather(shelf.index.position)
-        self.catalogue = Catalogue(context, number, reign, shelf.index)
+        self.catalogue = Catalogue(context, number, reign, shelf)
         self.keep = Keep(context, number, self.catalogue, shelf.keep_index)
         self.objects = objects
         self.blobs = LoggerBlobs(context.bus, shelf, objects)
@@ -60,8 +64,6 @@ class Partition:
             blobs=self.blobs,
             readers_s=config.readers_s,
         )
-        self.trouble = "reads what is recorded"
-        """Why it does not work as it should; empty if it does."""
         self.hold = ""
         """Why nothing is taken in now; empty if it is. See `hold_back`."""
         self._context = context
@@ -69,11 +71,13 @@ class Partition:
         self._shelf = shelf
         self._measures = measures
         self._numbers = numbers
-        self._buffer = FollowBuffer(config.keep_bytes, config.keep_s)
-        self._newest = ("", 0)
-        """Subject and sequence of the newest message that is stored."""
-        self._taken_subject = ""
-        self._taken_bytes = 0
+        self._watch = watch
+        self._spans = PersistSpans()
+        self._trimmer = Trimmer(context, config, number)
+        self._reading_trouble = "what is recorded is being read"
+        self._sealing_trouble = ""
+        self._tries = 0
+        """How often in a row the stream could not be read."""
         self._some = asyncio.Event()
         """There is something to seal."""
         self._full = asyncio.Event()
@@ -83,11 +87,18 @@ class Partition:
         self._admitted = asyncio.Event()
         self._admitted.set()
 
+    @property
+    def trouble(self) -> str:
+        """Why it does not work as it should; empty if it does."""
+        return self._sealing_trouble or self.catalogue.trouble or self._reading_trouble or self.hold
+
     async def run(self) -> None:
         """Own the partition.
 
         Raises:
             Deposed: another logger owns it now.
+            DamagedIndexError: the index must be made anew.
+            GpuyardError, OSError: what is recorded can't be read.
 
         """
         await self.catalogue.load()
@@ -112,26 +123,31 @@ class Partition:
 
     async def _keep_reading(self) -> None:
         """Read the stream for ever; anew from its beginning if it broke."""
-        tries = 0
         while True:
             try:
                 await self._read()
-            except GpuyardError as error:
-                tries += 1
-                self.trouble = f"the stream can't be read: {error}"
+            except DamagedIndexError:
+                raise
+            except (GpuyardError, OSError) as error:
+                self._tries += 1
+                self._reading_trouble = f"the stream can't be read: {error}"
                 self._context.log.warning("reading the stream anew", partition=self.number, error=str(error))
-            await self._context.clock.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311
+            await self._context.clock.sleep(backoff_s(self._tries, chance=random.random()))  # noqa: S311
 
     async def _read(self) -> None:
         async with self._context.bus.read(LOGS_STREAM, LOG.some(partition=self.number)) as reader:
-            self.trouble = ""
+            self._reading_trouble = ""
+            self._trimmer = Trimmer(self._context, self._config, self.number)
+            self.gather.read_anew()
             async for message in reader:
                 await self._room.wait()
                 await self._admitted.wait()
                 batch = await self._parsed(message)
                 if batch is not None:
                     await self._numbers.learn(batch.job)
+                    await self._watch.learn(batch.job)
                 self._take(message, batch)
+                self._tries = 0
 
     async def _parsed(self, message: Message) -> LogBatch | None:
         try:
@@ -143,17 +159,16 @@ class Partition:
     def _take(self, message: Message, batch: LogBatch | None) -> None:
         taken = self.gather.take(batch, message.seq, self._context.clock.monotonic())
         self._measures.taken(batch, taken)
-        self._find_numbers(taken.batch)
-        self._taken_subject = message.subject
-        self._taken_bytes += len(message.payload)
+        if taken.batch is not None:
+            self._spans.take(message, taken.batch)
+            if rows := self._numbers.rows(taken.batch):
+                self.gather.note(taken.batch, rows)
+            self._watch.look(taken.batch)
+        self._trimmer.take(message)
         self._some.set()
-        if self.gather.open_bytes >= self._config.open_bytes:
+        if self.gather.fresh_bytes >= self._config.open_bytes:
             self._full.set()
             self._room.clear()
-
-    def _find_numbers(self, new: LogBatch | None) -> None:
-        if new is not None and (rows := self._numbers.rows(new)):
-            self.gather.note(new, rows)
 
     # Lines out to the disk
 
@@ -161,26 +176,13 @@ class Partition:
         while True:
             await self._some.wait()
             await self._until_due()
-            newest, taken_bytes = (self._taken_subject, self.gather.through_seq), self._taken_bytes
-            self._taken_bytes = 0
-            self._some.clear()
-            round_ = self.gather.begin()
-            self._full.clear()
-            self._room.set()
-            await self._seal(round_)
-            self.gather.sealed()
-            self._newest = newest
-            self.upkeep.look()
-            self._buffer.add(newest[1], taken_bytes, self._context.clock.monotonic())
+            await self._seal()
 
     async def _until_due(self) -> None:
         """Until the oldest line is old enough, or there is no room for more."""
-        since_s = self.gather.since_s
-        if since_s is None:
-            return
-        due = asyncio.ensure_future(
-            self._context.clock.sleep(since_s + self._config.seal_s - self._context.clock.monotonic())
-        )
+        now_s = self._context.clock.monotonic()
+        since_s = now_s if self.gather.fresh_since_s is None else self.gather.fresh_since_s
+        due = asyncio.ensure_future(self._context.clock.sleep(since_s + self._config.seal_s - now_s))
         full = asyncio.ensure_future(self._full.wait())
         try:
             await asyncio.wait((due, full), return_when=asyncio.FIRST_COMPLETED)
@@ -188,15 +190,25 @@ class Partition:
             due.cancel()
             full.cancel()
 
-    async def _seal(self, round_: Round) -> None:
-        """Store a round. While the disk refuses, nothing moves on and nothing is lost."""
+    async def _seal(self) -> None:
+        """Store what is there. While the disk refuses, nothing moves on and nothing is lost."""
+        trimmer, spans = self._trimmer, self._spans.begin()
+        mark = trimmer.mark()
+        self._some.clear()
+        round_ = self.gather.begin()
+        self._full.clear()
+        self._room.set()
+        await self._watch.settle()
         for segment in await self._until_written(round_):
-            try:
-                await self.catalogue.add(segment)
-            except Deposed:
-                # The next owner finds these lines in the stream.
-                self._shelf.folder.remove(segment.id)
-                raise
+            # If another logger owns the partition now, the file stays: whether its record was written may be
+            # unknown. Who settles the files of this disk next will see.
+            await self.catalogue.add(segment)
+            self._measures.sealed(segment)
+        self.gather.sealed()
+        trimmer.stored(mark)
+        self.upkeep.look()
+        for span in spans:
+            span.end()
 
     async def _until_written(self, round_: Round) -> list[Segment]:
         tries = 0
@@ -217,37 +229,19 @@ class Partition:
             else:
                 if tries:
                     self._context.log.info("store works again", partition=self.number, tries=tries)
-                    self.trouble = ""
+                    self._sealing_trouble = ""
                 return segments
 
     def _alarm(self, error: OSError, tries: int) -> None:
         self._measures.store_errors.inc()
-        self.trouble = f"the store can't be written: {error}"
+        self._sealing_trouble = f"the store can't be written: {error}"
         if tries == 1:
             self._context.log.error(
                 "store can't be written; lines wait in the stream", error=str(error), hint="Free disk space."
             )
 
-    # The stream behind them
-
     async def _keep_trimming(self) -> None:
-        """Remove from the stream what is stored and no longer kept for followers."""
         while True:
             await self._context.clock.sleep(self._config.trim_interval_s)
             self.upkeep.remove_retired()
-            before_seq = self._buffer.trim_before(self._context.clock.monotonic())
-            if before_seq is None:
-                continue
-            try:
-                if await self._is_stream_as_read():
-                    await self._context.bus.trim(
-                        LOGS_STREAM, subject=LOG.some(partition=self.number), before_seq=before_seq
-                    )
-            except GpuyardError as error:
-                self._context.log.warning("stream not trimmed; the next time will do", error=str(error))
-
-    async def _is_stream_as_read(self) -> bool:
-        """Whether the stream holds what was read. One that lost data counts anew; nothing of it is stored."""
-        subject, seq = self._newest
-        newest = await self._context.bus.last(LOGS_STREAM, subject)
-        return newest is not None and newest.seq >= seq
+            await self._trimmer.trim()

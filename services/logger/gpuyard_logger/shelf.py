@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import ParamSpec, TypeVar
 from uuid import uuid4
 
 from gpuyard.contracts.errors import Conflict
+from gpuyard_logger.database import DamagedIndexError, remove_database
 from gpuyard_logger.folder import Folder
 from gpuyard_logger.index import Index
 from gpuyard_logger.keep_index import KeepIndex
@@ -37,8 +39,9 @@ class Shelf:
         self.logger = _name(path / "logger")
         self.path = path
         self.folder = Folder(path / "segments")
-        self.index = Index(self._index_path)
-        self.keep_index = KeepIndex(self._index_path)
+        self.damage = Event()
+        """Set when the index turns out to be damaged; see `renew_index`."""
+        self._open_index()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
 
     async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -46,19 +49,40 @@ class Shelf:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._writer, lambda: work(*args, **kwargs))
 
+    def renew_index(self) -> None:
+        """Begin an empty index in place of a damaged one. Nothing may be using it."""
+        self._close_index()
+        remove_database(self._index_path)
+        self._open_index()
+
     def reading_keep_index(self) -> KeepIndex:
         """The same for a thread of its own."""
         return KeepIndex(self._index_path)
 
     def reading_index(self) -> Index:
         """An index for a thread of its own."""
-        return Index(self._index_path, check=False)
+        return Index(self._index_path, self.damage)
 
     def close(self) -> None:
         self._writer.shutdown()
+        self._close_index()
+        os.close(self._lock)
+
+    def _open_index(self) -> None:
+        self.index = Index(self._index_path, self.damage)
+        try:
+            self.index.prepare()
+        except DamagedIndexError:
+            self.index.close()
+            remove_database(self._index_path)
+            self.index = Index(self._index_path, self.damage)
+            self.index.prepare()
+        self.damage.clear()
+        self.keep_index = KeepIndex(self._index_path)
+
+    def _close_index(self) -> None:
         self.keep_index.close()
         self.index.close()
-        os.close(self._lock)
 
 
 def _name(path: Path) -> str:

@@ -12,11 +12,10 @@ from gpuyard.contracts.segment import Segment
 from gpuyard.runtime.service import Context
 from gpuyard_logger.blobs import Objects
 from gpuyard_logger.catalogue import Catalogue
-from gpuyard_logger.core.frame import DamagedError
 from gpuyard_logger.keep import Keep
 from gpuyard_logger.keep_adopt import Adopter
 from gpuyard_logger.library import Blobs, Damage, Library, nothing_open
-from gpuyard_logger.merger import merge_once, rewrite
+from gpuyard_logger.merger import UnreadableError, merge_once, rewrite
 from gpuyard_logger.shelf import Shelf
 
 _SPARSE_SHARE = 0.5
@@ -47,6 +46,8 @@ class Upkeep:
         self._adopter = Adopter(context, partition, catalogue, shelf.index, keep)
         self._blobs = blobs
         self._readers_s = readers_s
+        self._unfit: set[str] = set()
+        """Segments that can't be read and so are never merged."""
         self._ripe = asyncio.Event()
         self._retired: deque[tuple[float, str]] = deque()
         """Files that are not needed any more, and since when: readers may still be in them."""
@@ -64,7 +65,7 @@ class Upkeep:
             try:
                 while await self._step():
                     pass
-            except (OSError, DamagedError) as error:
+            except OSError as error:
                 self._context.log.warning("segments not merged; the next time will do", error=str(error))
 
     def look(self) -> None:
@@ -120,7 +121,7 @@ class Upkeep:
         """Write a segment anew, without what was dropped of it. `lock` must be held.
 
         Raises:
-            DamagedError, OSError: it stays as it is.
+            OSError: it stays as it is.
             Deposed: another logger owns the partition.
 
         """
@@ -129,13 +130,20 @@ class Upkeep:
     async def _step(self) -> bool:
         async with self.lock:
             sparse = self._shelf.keep_index.sparse(self._partition, self._shelf.logger, self._sparse_share)
-            if sparse is not None:
-                await self.rewrite(sparse)
+            if sparse is not None and sparse not in self._unfit:
+                await self._rewrite_fit(sparse)
                 return True
             merged = await asyncio.to_thread(self._merged)
             if merged is not None:
                 await self._replace(merged)
             return merged is not None
+
+    async def _rewrite_fit(self, segment: str) -> None:
+        try:
+            await self.rewrite(segment)
+        except UnreadableError as error:
+            self._unfit.add(segment)
+            self._context.log.error("segment can't be written anew", error=str(error))
 
     async def _replace(self, segment: Segment) -> None:
         await self._catalogue.add(segment)
@@ -146,7 +154,7 @@ class Upkeep:
         """In a thread."""
         with closing(self._shelf.reading_index()) as index:
             library = Library(index, self._blobs, nothing_open, self._tell_damage)
-            return merge_once(self._shelf, library, self._partition, self._context.clock.now())
+            return merge_once(self._shelf, library, self._partition, self._context.clock.now(), self._unfit)
 
     def _rewritten(self, segment: str) -> Segment:
         """In a thread."""

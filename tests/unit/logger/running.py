@@ -3,24 +3,35 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 from gpuyard.bus.memory import MemoryBus
-from gpuyard.bus.port import Bus
+from gpuyard.bus.port import Bus, From
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import Failure, Unavailable
 from gpuyard.contracts.log import LogBatch, LogPage, LogQuery, partition_of
-from gpuyard.contracts.subjects import LOG, LOG_QUERY, LOGS_STREAM, REJECTS_STREAM
-from gpuyard.runtime.clock import Clock, SystemClock
+from gpuyard.contracts.segment import Segment
+from gpuyard.contracts.subjects import (
+    LOG,
+    LOG_QUERY,
+    LOGS_STREAM,
+    REJECTS_STREAM,
+    SEGMENT,
+    SEGMENTS_STREAM,
+)
+from gpuyard.runtime.clock import Clock, FakeClock, SystemClock
 from gpuyard.runtime.health import Health
 from gpuyard.runtime.service import Context
 from gpuyard.telemetry.metrics import Metrics
 from gpuyard_logger.config import LoggerConfig
 from gpuyard_logger.service import LoggerService
-from gpuyard_logger.store import Store
+from gpuyard_logger.shelf import Shelf
 
 LIMIT_S = 60.0
+BusT = TypeVar("BusT", bound=Bus)
 
 
 def context_on(bus: Bus, clock: Clock | None = None) -> Context:
@@ -29,19 +40,25 @@ def context_on(bus: Bus, clock: Clock | None = None) -> Context:
 
 @asynccontextmanager
 async def running(
-    bus: Bus, store: Store, clock: Clock | None = None, **settings: float
+    bus: Bus, folder: Path, clock: Clock | None = None, **settings: float
 ) -> AsyncIterator[Context]:
-    """A logger that serves; stopped at the end."""
+    """A logger on this folder that serves; stopped at the end."""
     context = context_on(bus, clock)
-    config = LoggerConfig(dir="unused", **settings)  # type: ignore[arg-type]
-    task = asyncio.create_task(LoggerService(config, context, store).run())
+    config = LoggerConfig(dir=str(folder), **{"seal_s": 0.001} | settings)  # type: ignore[arg-type]
+    task = asyncio.create_task(LoggerService(config, context, Shelf(folder)).run())
     try:
-        await until(lambda: context.health.is_ready, task)
+        await until(lambda: _is_ready(context), task)
         yield context
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+def _is_ready(context: Context) -> bool:
+    if isinstance(context.clock, FakeClock):
+        context.clock.advance(0.01)  # it looks once in a while
+    return context.health.is_ready
 
 
 async def until(condition: Callable[[], bool], running: asyncio.Task[None] | None = None) -> None:
@@ -54,9 +71,22 @@ async def until(condition: Callable[[], bool], running: asyncio.Task[None] | Non
 
 
 async def new_bus() -> MemoryBus:
-    bus = MemoryBus()
-    await bus.ensure((LOGS_STREAM, REJECTS_STREAM))
+    return await with_streams(MemoryBus())
+
+
+async def with_streams(bus: BusT) -> BusT:
+    await bus.ensure((LOGS_STREAM, REJECTS_STREAM, SEGMENTS_STREAM))
     return bus
+
+
+async def records(bus: Bus) -> dict[str, Segment]:
+    """What is recorded as stored."""
+    found = {}
+    async with bus.read(SEGMENTS_STREAM, SEGMENT.all, start=From.LAST_PER_SUBJECT) as reader:
+        while reader.backlog:
+            segment = decode((await anext(reader)).payload, Segment)
+            found[segment.id] = segment
+    return found
 
 
 def subject_of(batch: LogBatch) -> str:

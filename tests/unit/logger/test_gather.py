@@ -72,6 +72,9 @@ def test_full_frames_are_compressed_at_once() -> None:
         gather.take(raw(text, first_seq=n * lines, next_seq=(n + 1) * lines), n + 1, 0.0)
     assert gather.open_bytes < 1.2 * RAW_BYTES
     gather.begin()
+    assert gather.fresh_bytes == 0
+    assert gather.open_bytes > 0
+    gather.sealed()
     assert gather.open_bytes == 0
 
 

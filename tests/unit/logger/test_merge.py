@@ -122,7 +122,8 @@ def test_merging_ends_with_few_segments_within_their_limits(sizes: list[tuple[in
     segments = [size(str(n), *one, at_s=float(n)) for n, one in enumerate(sizes)]
     while chosen := to_merge(segments):
         segments = [one for one in segments if one not in chosen]
-        merged_bytes, merged_rows = (sum(one[n] for one in chosen) for n in (2, 3))
+        merged_bytes = sum(one.size_bytes for one in chosen)
+        merged_rows = sum(one.rows for one in chosen)
         assert merged_bytes <= LARGEST_BYTES
         assert merged_rows <= MAX_ROWS
         segments.append(Size("+".join(one.segment for one in chosen), 0.0, merged_bytes, merged_rows))

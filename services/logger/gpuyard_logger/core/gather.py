@@ -45,10 +45,12 @@ class Gather:
     def __init__(self, stored: Callable[[Stream], Position]) -> None:
         self.through_seq = 0
         """Newest message taken."""
-        self.open_bytes = 0
+        self.fresh_bytes = 0
         """Memory that open parts take, about, without those that are being sealed."""
-        self.since_s: float | None = None
+        self.fresh_since_s: float | None = None
         """When the oldest line came that is not being sealed."""
+        self._sealing_bytes = 0
+        self._sealing_since_s: float | None = None
         self._stored = stored
         self._positions: OrderedDict[Stream, Position] = OrderedDict()
         self._open: dict[Stream, OpenPart] = {}
@@ -66,8 +68,8 @@ class Gather:
             return Taken(None)
         self._positions[stream] = after
         self._add(stream, before.next_seq, part)
-        if self.since_s is None:
-            self.since_s = now_s
+        if self.fresh_since_s is None:
+            self.fresh_since_s = now_s
         return Taken(part, part.first_seq - before.next_seq)
 
     def note(self, batch: LogBatch, rows: Sequence[LogChunk]) -> None:
@@ -94,13 +96,29 @@ class Gather:
         assert self._sealing is None, "one round after the other"
         self._sealing = Round(self._open, self.through_seq)
         self._open = {}
-        self.open_bytes = 0
-        self.since_s = None
+        self._sealing_bytes, self.fresh_bytes = self.fresh_bytes, 0
+        self._sealing_since_s, self.fresh_since_s = self.fresh_since_s, None
         return self._sealing
 
     def sealed(self) -> None:
         """The round is stored."""
         self._sealing = None
+        self._sealing_bytes = 0
+        self._sealing_since_s = None
+
+    @property
+    def open_bytes(self) -> int:
+        """Memory that all open parts take, about."""
+        return self.fresh_bytes + self._sealing_bytes
+
+    @property
+    def since_s(self) -> float | None:
+        """When the oldest line came that is not sealed."""
+        return self.fresh_since_s if self._sealing_since_s is None else self._sealing_since_s
+
+    def read_anew(self) -> None:
+        """The stream is read from its beginning; it may count anew."""
+        self.through_seq = 0
 
     def view(self, job: str, kind: int = LINES) -> "View":
         """What of this job is here now. It stays as it is while more is taken."""
@@ -123,7 +141,7 @@ class Gather:
         if part is None:
             part = self._open[stream] = OpenPart(stream, next_seq)
         part.add(batch)
-        self.open_bytes += part.held_bytes - held_bytes
+        self.fresh_bytes += part.held_bytes - held_bytes
 
     def _open_position(self, stream: Stream) -> Position | None:
         rounds = (self._open, self._sealing.parts if self._sealing else {})
