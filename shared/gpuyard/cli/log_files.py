@@ -72,7 +72,10 @@ async def export(yard: AsyncClient, job: Job, path: Path, kind: Format, *, as_js
 
 
 def _amount(exported: Exported) -> str:
-    return f"{words.count(exported.lines, 'line')}, {exported.text_bytes / 1e6:.1f} MB of text"
+    size, unit = (
+        (exported.text_bytes / 1e6, "MB") if exported.text_bytes >= 1e6 else (exported.text_bytes / 1e3, "kB")
+    )
+    return f"{words.count(exported.lines, 'line')}, {size:.1f} {unit} of text"
 
 
 async def pin(yard: AsyncClient, jobs: list[Job], *, pinned: bool, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpuyard.cli.log_company import Company, Key
 from gpuyard.contracts.log import LogLine
 
 SAME_TIME_S = 30.0
@@ -21,15 +22,13 @@ SAME_TIME_S = 30.0
 MOST_LINES = 65536
 MOST_BYTES = 32 << 20
 
-Key = tuple[int, bytes]
-
 
 class Row(NamedTuple):
     """The same line of one or more ranks, sorted by rank."""
 
     lines: tuple[LogLine, ...]
     differs: bool
-    """It is the first here that others print something else than: here one rank left the company."""
+    """Here is the first that prints something else than most ranks do, since they agreed last."""
 
     @property
     def ranks(self) -> frozenset[int]:
@@ -62,7 +61,7 @@ class Fold:
         """When each rank printed the lines that wait, its next one included."""
         self._line_count = 0
         self._text_bytes = 0
-        self._company = _Company()
+        self._company = Company(rank_count)
 
     def add(self, line: LogLine, now_s: float) -> None:
         """Take a rank's next line. `now_s` is any clock, the same for all calls."""
@@ -129,8 +128,15 @@ class Fold:
 
     def _row(self, key: Key) -> Row:
         sharers = self._sharers(key)
-        differs = self._company.leaves(frozenset(sharers), self._next)
+        differs = self._company.leaves(key, frozenset(sharers), self._biggest_group())
         return Row(tuple(self._pop(rank, key) for rank in sharers), differs)
+
+    def _biggest_group(self) -> frozenset[int] | None:
+        """Who prints next what most ranks come to; None if there is but one line to choose from."""
+        if len(self._next) == 1:
+            return None
+        key = max(self._next, key=lambda key: (len(self._coming[key]), -min(self._next[key])))
+        return frozenset(self._next[key])
 
     def _pop(self, rank: int, key: Key) -> LogLine:
         """Take a rank's next line out of everything."""
@@ -151,30 +157,6 @@ class Fold:
     def _count(self, line: LogLine, sign: int) -> None:
         self._line_count += sign
         self._text_bytes += sign * len(line.text)
-
-
-class _Company:
-    """Tells who is the first to leave the company of the others.
-
-    Where ranks print different lines, those of the biggest group are the company, of equal groups the one
-    with the lowest rank. Once all that have something to print agree again, it starts anew.
-    """
-
-    def __init__(self) -> None:
-        self._members: frozenset[int] | None = None
-        self._is_told = False
-
-    def leaves(self, ranks: frozenset[int], groups: dict[Key, set[int]]) -> bool:
-        """Whether these ranks, whose row is next, are the first; `groups` is what everybody prints next."""
-        if len(groups) == 1 and len(ranks) > 1:
-            self._members, self._is_told = None, False
-        elif self._members is None and len(groups) > 1:
-            biggest = max(groups.values(), key=lambda group: (len(group), -min(group)))
-            self._members = frozenset(biggest)
-        if self._members is None or self._is_told or ranks & self._members:
-            return False
-        self._is_told = True
-        return True
 
 
 def _key(line: LogLine) -> Key:

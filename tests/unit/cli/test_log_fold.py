@@ -47,9 +47,12 @@ def printed(*ranks: str) -> list[LogLine]:
         (("abc", "ac", "abc"), ["0-2 a", "0,2 b", "0-2 c"]),
         (("a1b", "a2b", "a3b"), ["0-2 a", "0 1", "!1 2", "2 3", "0-2 b"]),
         (("axbxc", "aybyc", "axbxc"), ["0-2 a", "0,2 x", "!1 y", "0-2 b", "0,2 x", "!1 y", "0-2 c"]),
-        (("aaa", "aa", "a"), ["0-2 a", "0-1 a", "0 a"]),
+        (("aaa", "aa", "a"), ["0-2 a", "0-1 a", "!0 a"]),
         (("ab", "ba"), ["0 a", "0-1 b", "1 a"]),
         (("abc", "", ""), ["0 a", "0 b", "0 c"]),
+        (("abc", "aeb"), ["0-1 a", "!1 e", "0-1 b", "!0 c"]),
+        (("aTTb", "ab", "ab"), ["0-2 a", "!0 T", "0 T", "0-2 b"]),
+        (("a.b", "aTU", "a.b"), ["0-2 a", "!1 T", "0,2 b", "!1 U"]),
         (("xyab", "..ab", "..ab"), ["!0 x", "0 y", "0-2 a", "0-2 b"]),
     ],
 )
@@ -102,9 +105,17 @@ def test_a_text_waits_for_a_rank_that_comes_to_it() -> None:
     assert [shown(row) for row in fold.rows(1.9)] == ["!1 a", "0-1 b"]
 
 
-def test_the_next_divergence_is_marked_only_after_they_agreed() -> None:
-    rows = folded(*printed("abcdef", "axydef", "abcdzf"), ranks=3)
-    assert [row for row in rows if row.startswith("!")] == ["!1 x", "!2 z"]
+def test_the_only_one_that_says_something_is_marked() -> None:
+    fold = Fold(3, hold_s=1.0)
+    for rank in range(3):
+        fold.add(a_line(rank, "step"), 0.0)
+    fold.add(a_line(1, "Traceback", 1.0), 0.0)
+    assert [shown(row) for row in fold.rows(1.0)] == ["0-2 step", "!1 Traceback"]
+
+
+def test_the_next_that_differs_is_marked_only_after_most_agreed() -> None:
+    rows = folded(*printed("abcde", "axyde", "auvde", "abcze"), ranks=4)
+    assert [row for row in rows if row.startswith("!")] == ["!1 x", "!3 z"]
 
 
 RANKS = 4
