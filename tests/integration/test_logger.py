@@ -4,12 +4,13 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gpuyard.bus.nats_bus import NatsBus, connect
 from gpuyard.client.follow import follow
-from gpuyard.contracts.log import LogLine
+from gpuyard.contracts.log import OUT, LogBatch, LogChunk, LogLine
 from gpuyard.contracts.subjects import STREAMS
 from tests.integration.logger_process import WITHIN_S, LoggerProcess, append, batch_of, text_of
 from tests.natsd import NatsServer
@@ -104,26 +105,50 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def noise(seq: int) -> bytes:
+    """A line of 99 bytes that hardly compresses."""
+    return Random(seq).randbytes(99).translate(_PRINTABLE)
+
+
+_PRINTABLE = bytes(33 + n % 90 for n in range(256))
+
+
+def noisy(first_seq: int, next_seq: int, *, end: bool = False) -> LogBatch:
+    data = b"".join(noise(seq) + b"\n" for seq in range(first_seq, next_seq))
+    chunks = (LogChunk(OUT, float(first_seq), data),) if data else ()
+    return LogBatch(JOB, 1, 0, first_seq, next_seq, chunks, end=end)
+
+
 async def test_a_full_disk_is_waited_out(
     tmp_path: Path, server: NatsServer, bus: NatsBus, small_disk: Path
 ) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(3 * 1024 * 1024))
-    logger = LoggerProcess(tmp_path, server.url, small_disk, trim_interval_s=0.01, keep_s=0)
+    logger = LoggerProcess(
+        tmp_path,
+        server.url,
+        small_disk,
+        trim_interval_s=0.01,
+        keep_s=0,
+        seal_s=0.2,
+        disk_share=1.0,
+        free_share=0.0,
+        free_bytes=0,
+    )
     await logger.start()
     live = follow(bus, JOB, expected_ranks=1)
     try:
         for first in range(0, 20_000, 500):
-            await append(bus, batch_of(JOB, 0, first, first + 500))
+            await append(bus, noisy(first, first + 500))
         report = await logger.until_health(ready=False)
         assert "No space left" in report["why"]
-        await append(bus, batch_of(JOB, 0, 20_000, 20_000, end=True))
+        await append(bus, noisy(20_000, 20_000, end=True))
         async with asyncio.timeout(WITHIN_S):
             assert [line.seq async for line in live] == list(range(20_000))
         ballast.unlink()
         await logger.until_health(ready=True)
         lines = await stored(bus)
         assert [line.seq for line in lines] == list(range(20_000))
-        assert all(line.text == text_of(0, line.seq) for line in lines)
+        assert all(line.text == noise(line.seq) for line in lines)
     finally:
         logger.kill()

@@ -49,7 +49,7 @@ async def four_services(bus: MemoryBus, folder: Path) -> AsyncIterator[None]:
         monitor.build(MonitorConfig(nodes=(NodeConfig(NODE, "azure-ndv2-v100-8gpu"),)), context("monitor")),
         scheduler.build(SchedulerConfig(), context("scheduler")),
         executor.build(ExecutorConfig(nodes=(NODE,), dir=str(folder / "executor")), context("executor")),
-        logger.build(LoggerConfig(dir=str(folder / "logger")), context("logger")),
+        logger.build(LoggerConfig(dir=str(folder / "logger"), seal_s=0.01), context("logger")),
     ]
     tasks = [asyncio.create_task(service.run()) for service in services]
     try:
@@ -67,9 +67,9 @@ async def test_a_job_is_one_trace(tmp_path: Path, exporter: InMemorySpanExporter
         job = await client.submit(spec)
         lines = [line.text async for line in client.logs(job, follow=True)]
         job = await client.wait(job, timeout_s=60)
+        spans = await spans_of(exporter, job.trace, ends=2)
     assert job.state is JobState.SUCCEEDED, job
     assert lines == [b"hello", b"hello"]
-    spans = [span for span in exporter.get_finished_spans() if in_trace(span, job.trace)]
     names = {span.name for span in spans}
     assert {
         "client.submit",
@@ -82,6 +82,16 @@ async def test_a_job_is_one_trace(tmp_path: Path, exporter: InMemorySpanExporter
     orphans = [span.name for span in spans if span.parent and span.parent.span_id not in ids]
     assert not orphans
     assert [span.name for span in spans if span.parent is None] == ["client.submit"]
+
+
+async def spans_of(exporter: InMemorySpanExporter, traceparent: str, ends: int) -> list[ReadableSpan]:
+    """Spans of a trace, once so many ranks' output was stored to its end: that is the last that happens."""
+    async with asyncio.timeout(60):
+        while True:
+            spans = [span for span in exporter.get_finished_spans() if in_trace(span, traceparent)]
+            if sum(span.name == "logger.persist" for span in spans) >= ends:
+                return spans
+            await asyncio.sleep(0.01)
 
 
 def in_trace(span: ReadableSpan, traceparent: str) -> bool:
