@@ -18,6 +18,7 @@ from gpuyard.contracts.log import OUT, LogBatch, LogChunk, LogPage, partition_of
 from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.placement import PlacedLink, Placement, Slot
 from gpuyard.contracts.request import Accepted, Cancel, Reply, Request, Submit
+from gpuyard.contracts.series import SeriesPage, SeriesQuery
 from gpuyard.contracts.subjects import (
     HISTORY_QUERY,
     INVENTORY,
@@ -27,6 +28,7 @@ from gpuyard.contracts.subjects import (
     NODE_EVENT,
     REQUESTS_STREAM,
     SAMPLE,
+    SERIES_QUERY,
     STREAMS,
 )
 
@@ -75,11 +77,14 @@ class FakeYard:
         """What each node measures, over and over."""
         self.histories: dict[str, History | Failure] = {}
         """What each node's monitor answers."""
+        self.series: dict[str, SeriesPage | Failure] = {}
+        """The numbers that the logger found in each job's lines."""
 
     async def serve(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._answer_queries())
             tasks.create_task(self._answer_history_queries())
+            tasks.create_task(self._answer_series_queries())
             tasks.create_task(self._publish_samples())
             async with self.bus.work(REQUESTS_STREAM, "scheduler") as work:
                 async for delivery in work:
@@ -110,6 +115,12 @@ class FakeYard:
                 node = HISTORY_QUERY.ids(query.subject)["node"]
                 if node in self.histories:
                     await self.bus.publish(query.reply, encode(self.histories[node]))
+
+    async def _answer_series_queries(self) -> None:
+        async with self.bus.subscribe(SERIES_QUERY.all) as queries:
+            async for query in queries:
+                page = self.series.get(decode(query.payload, SeriesQuery).job, SeriesPage(attempt=0))
+                await self.bus.publish(query.reply, encode(page))
 
     async def _publish_samples(self) -> None:
         while True:
