@@ -40,6 +40,11 @@ class LoggerProcess:
     def log(self) -> str:
         return self._log.read_text()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def start(self) -> None:
         """Start, and return once it is ready."""
         with self._log.open("ab") as log:
