@@ -23,10 +23,11 @@ class Company:
 
     def leaves(self, key: Key, ranks: frozenset[int], biggest: frozenset[int] | None) -> bool:
         """Whether a row of these ranks is the first; `biggest` is the biggest group, if there are several."""
-        if self._is_late(key, ranks):
-            return False
+        is_late = self._is_late(key, ranks)
         if 2 * len(ranks) > self._rank_count:
             self._members, self._has_agreed, self._is_told = None, True, False
+            return False
+        if is_late:
             return False
         self._members = self._members or biggest
         is_outside = not ranks & self._members if self._members else self._has_agreed
