@@ -5,7 +5,6 @@ storage, the disk gets its room by moving segments there (`tiering.py`), and not
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import chain
@@ -62,7 +61,7 @@ class Keeper:
         while True:
             try:
                 await self._look()
-            except (GpuyardError, OSError, sqlite3.Error) as error:
+            except (GpuyardError, OSError) as error:
                 self._context.log.warning(
                     "rules of keeping not applied; the next time will do", why=str(error)
                 )

@@ -57,7 +57,7 @@ class Shelf:
 
     def reading_keep_index(self) -> KeepIndex:
         """The same for a thread of its own."""
-        return KeepIndex(self._index_path)
+        return KeepIndex(self._index_path, self.damage)
 
     def reading_index(self) -> Index:
         """An index for a thread of its own."""
@@ -78,7 +78,8 @@ class Shelf:
             self.index = Index(self._index_path, self.damage)
             self.index.prepare()
         self.damage.clear()
-        self.keep_index = KeepIndex(self._index_path)
+        self.keep_index = KeepIndex(self._index_path, self.damage)
+        self.keep_index.prepare()
 
     def _close_index(self) -> None:
         self.keep_index.close()
