@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
+from gpuyard.contracts.log_rule import LogRule
 from gpuyard.runtime.config import ServiceConfig
 
 MIB = 1024 * 1024
@@ -17,6 +18,14 @@ class KeepRule(Struct, frozen=True, kw_only=True):
     age_days: Annotated[float, Meta(gt=0, description="Days after the end; default: for ever.")] | None = None
     total_bytes: Annotated[int, Meta(gt=0, description="What all their output may take together.")] | None = (
         None
+    )
+
+
+class PoolLogRule(LogRule, frozen=True, kw_only=True):
+    """A log rule for the jobs of some pool, told by their labels: a table `[[logger.log_rules]]`."""
+
+    labels: Annotated[dict[str, str], Meta(description="Jobs that bear all of these; none: all jobs.")] = (
+        field(default_factory=dict)
     )
 
 
@@ -62,6 +71,9 @@ class LoggerConfig(ServiceConfig, frozen=True, kw_only=True):
     trim_interval_s: Annotated[float, Meta(gt=0, le=3600, description="How often the rest is removed.")] = 5.0
     keep: Annotated[
         tuple[KeepRule, ...], Meta(description="The first rule that fits a job holds; without: for ever.")
+    ] = ()
+    log_rules: Annotated[
+        tuple[PoolLogRule, ...], Meta(description="Rules for lines, beside those that are shipped.")
     ] = ()
     keep_interval_s: Annotated[float, Meta(gt=0, le=86400, description="How often they are applied.")] = 60.0
     readers_s: Annotated[

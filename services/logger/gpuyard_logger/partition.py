@@ -163,7 +163,7 @@ class Partition:
             self._spans.take(message, taken.batch)
             if rows := self._numbers.rows(taken.batch):
                 self.gather.note(taken.batch, rows)
-            self._watch.look(taken.batch)
+            self._watch.take(taken.batch)
         self._trimmer.take(message)
         self._some.set()
         if self.gather.fresh_bytes >= self._config.open_bytes:

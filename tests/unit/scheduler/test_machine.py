@@ -358,7 +358,7 @@ def test_a_clock_set_back_does_not_bring_the_dead_to_life(world: World) -> None:
 
 
 def test_histories_are_forgotten_by_size_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "KEEP_BYTES", 4000)
+    monkeypatch.setattr(records, "KEEP_BYTES", 5000)
     for _ in range(4):
         job = submitted(world, spec(1))
         world.obey()
