@@ -157,11 +157,12 @@ def figure(value: float | None) -> str:
         return "-"
     if not math.isfinite(value):
         return str(value)
-    if value.is_integer() and abs(value) < 1e15:
+    size = abs(value)
+    if value % 1 == 0 and size < 1e15:
         return str(int(value))
-    return (
-        f"{value:.5g}" if 1e-4 <= abs(value) < 1e5 else f"{value:.3e}" if abs(value) < 1 else f"{value:.1f}"
-    )
+    if 1e-4 <= size < 1e5:
+        return f"{value:.5g}"
+    return f"{value:.1f}" if 1 < size < 1e15 else f"{value:.3e}"
 
 
 def _view(job: str, attempt: int, series: Series) -> MetricView:

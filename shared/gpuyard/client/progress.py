@@ -128,7 +128,7 @@ def _share(number: Number) -> float:
 
 def _overall(share: float, epoch: Number | None) -> float | None:
     """The share of the whole job, given that of the steps."""
-    if epoch is None or not epoch.value.is_integer():
+    if epoch is None or epoch.value % 1:
         return share  # an epoch of 0.1 is itself computed from the steps of all epochs
     if _with_total(epoch) is None:
         return None

@@ -84,7 +84,7 @@ def _rendered(number: Number) -> str:
 
 
 def _text(value: float) -> str:
-    is_whole = math.isfinite(value) and value.is_integer() and abs(value) < _EXACT
+    is_whole = math.isfinite(value) and value % 1 == 0 and abs(value) < _EXACT
     return str(int(value)) if is_whole else repr(value)
 
 
