@@ -25,6 +25,7 @@ from gpuyard_logger.core.gather import View
 from gpuyard_logger.core.layout import Stream
 from gpuyard_logger.core.page import assemble
 from gpuyard_logger.core.sequence import Position
+from gpuyard_logger.keep import no_longer_kept
 from gpuyard_logger.library import Blobs, Damage, Library, Times
 from gpuyard_logger.partition import Partition
 from gpuyard_logger.shelf import Shelf
@@ -67,9 +68,13 @@ class Answers:
                 query = decode(payload, LogQuery)
                 # Before the index is asked: what is sealed meanwhile is then met twice, never missed.
                 view = self._partition.gather.view(query.job)
+                gone = self._partition.keep.dropped(query.job)
                 loop = asyncio.get_running_loop()
                 pool = self._searchers if query.grep else self._readers
-                return encode(await loop.run_in_executor(pool, self._page, query, view))
+                page = await loop.run_in_executor(pool, self._page, query, view)
+                if gone is not None and not page.attempt:
+                    raise no_longer_kept(gone)
+                return encode(page)
             except GpuyardError as error:
                 return encode(error.to_failure())
             except OSError as error:

@@ -98,7 +98,7 @@ class Keeper:
             partition.hold_back(why if is_too_full_now else "")
 
     async def _apply(self, disk_bytes: int) -> None:
-        partitions = list(self._owned.values())
+        partitions = [each for each in self._owned.values() if each.upkeep.settled.is_set()]
         outputs = {
             partition: [await self._known(output) for output in await self._outputs(partition)]
             for partition in partitions

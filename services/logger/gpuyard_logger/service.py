@@ -171,7 +171,7 @@ class LoggerService:
             tasks.create_task(_until_lost(reign))
             tasks.create_task(partition.run())
             tasks.create_task(answers.run())
-            tasks.create_task(KeepDesk(self._context, number, partition.keep).run())
+            tasks.create_task(KeepDesk(self._context, partition).run())
             tasks.create_task(series.run())
 
     def _report(self, share: frozenset[int]) -> None:

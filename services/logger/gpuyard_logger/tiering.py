@@ -58,9 +58,9 @@ class Mover:
             "gpuyard_logger_object_errors_total", "Times that object storage did not do as it was asked."
         )
         self._why = ""
-        context.health.note("objects", self._config.objects.url)
 
     async def run(self) -> None:
+        self._context.health.note("objects", self._config.objects.url)
         while True:
             try:
                 await self._round()
@@ -77,9 +77,10 @@ class Mover:
         if is_due:
             self._swept_s = now_s
         for partition in list(self._owned.values()):
+            if partition.objects is None or not partition.upkeep.settled.is_set():
+                continue
             partition.upkeep.is_unswept |= is_due
-            if partition.objects is not None:
-                await self._tend(partition, partition.objects)
+            await self._tend(partition, partition.objects)
 
     async def _tend(self, partition: Partition, objects: Objects) -> None:
         try:

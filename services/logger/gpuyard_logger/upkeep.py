@@ -36,6 +36,8 @@ class Upkeep:
         readers_s: float,
     ) -> None:
         self.lock = asyncio.Lock()
+        self.settled = asyncio.Event()
+        """What is recorded is known, and what lies here agrees with it."""
         self.is_unswept = True
         """There may be objects that no record names."""
         self._sparse_share = _SPARSE_SHARE
@@ -96,7 +98,7 @@ class Upkeep:
             self._shelf.folder.remove(self._retired.popleft()[1])
 
     async def settle(self) -> None:
-        """Adopt or remove files of this disk that no record says to lie here."""
+        """Adopt or remove files of this disk that no record says to lie here. Everything else waits for it."""
         folder, index = self._shelf.folder, self._shelf.index
         elsewhere = index.marks(self._partition).keys() - index.held_by(self._shelf.logger)
         names = folder.names()
@@ -105,6 +107,7 @@ class Upkeep:
         await self._adopter.adopt(
             folder, self._shelf.logger, names - elsewhere - index.held_by(self._shelf.logger)
         )
+        self.settled.set()
 
     async def sweep(self, objects: Objects) -> None:
         """The same for object storage: what was half moved, or dropped, is still there."""
