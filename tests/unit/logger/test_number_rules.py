@@ -127,6 +127,7 @@ REAL_LINES = [
     ("Overflow! Attempted loss scale: 65536, but hysteresis is 2.", "loss_scale=65536"),
     ("loss=nan step=5", "loss=nan step=5"),
     ("train/loss: inf", "train/loss=inf"),
+    ("INFO: train loss is 0.5, after a loss of 3 and error 0.1", "train_loss=0.5 error=0.1"),
     ("progress: 45%", "progress=45/100"),
     ("reward: -1.5e+02 | fps: 1,234", "reward=-150 fps=1234"),
     ("lr .5 loss +1. acc -2.", "lr=0.5 loss=1 acc=-2"),

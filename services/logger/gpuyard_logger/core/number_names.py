@@ -41,6 +41,8 @@ _MODIFIERS = _words(
 )
 _LEADING_TO_COUNTERS = _MODIFIERS - {"max", "min", "total"}
 _LEVELS = _words("info warning warn debug error critical trace")
+_BE = _words("is was")
+_PROSE = _words("a the of in at on to for by with after from than and or over every about only last next")
 _CODE = re.compile(
     r"\.(?:py|cc?|cpp|cu|h|hpp|go|rs|js|sh|so|json|yaml|yml|toml|txt|pt|pth|ckpt|com|org|net)$"
 )
@@ -72,9 +74,10 @@ def name_of(words: bytes) -> Name | None:
         words: One to four words before the number.
 
     """
-    parts = [part for part in words.decode(errors="replace").lower().split(" ") if part not in _LEVELS]
-    if not parts or _CODE.search(parts[-1]):
+    parts = [part for part in words.decode(errors="replace").lower().split(" ") if part not in _BE]
+    if not parts or parts[-1] in _PROSE or _CODE.search(parts[-1]):
         return None
+    parts = [*(part for part in parts[:-1] if part not in _LEVELS), parts[-1]]
     last = parts[-1].strip("./-")
     text = _counter(last, parts[:-1]) or "_".join(_from_first_telling(parts)).strip("./-")
     if not text or last in _NO_MEASUREMENTS or len(text) > 64:
