@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import follow_lag, idle, launch, logs_query, monitor_cost, slurm, start_up, throughput
+from tests.bench import follow_lag, idle, launch, logs_query, monitor_cost, numbers, slurm, start_up, throughput
 from tests.bench.figures import Figure
 from tests.bench.report import render
 from tests.bench.yard import running_yard
@@ -37,6 +37,7 @@ def measure() -> list[Figure]:
         figures += asyncio.run(follow_lag.measure(yard))
         figures += asyncio.run(throughput.measure(yard))
     figures += asyncio.run(logs_query.measure())
+    figures += numbers.measure()
     if monitor_cost.is_available():
         figures += monitor_cost.measure()
     if slurm.is_available():
