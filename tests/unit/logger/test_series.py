@@ -190,7 +190,9 @@ async def test_bad_questions_get_a_failure(tmp_path: Path) -> None:
         subject = SERIES_QUERY(partition=partition_of(JOB_ID))
         for question in (b"", encode(SeriesQuery("../x")), encode(SeriesQuery(JOB_ID, max_bytes=10**9))):
             answer = await bus.request(subject, question, timeout_s=LIMIT_S)
-            assert decode(answer.payload, SeriesPage | Failure).code == "invalid"
+            failure = decode(answer.payload, SeriesPage | Failure)
+            assert isinstance(failure, Failure)
+            assert failure.code == "invalid"
         answer = await bus.request(subject, encode(SeriesQuery(JOB_ID)), timeout_s=LIMIT_S)
         assert decode(answer.payload, SeriesPage | Failure) == SeriesPage(attempt=0)
 
