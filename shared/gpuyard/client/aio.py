@@ -16,7 +16,7 @@ from typing import Self
 from msgspec import structs
 
 from gpuyard.bus.port import Bus
-from gpuyard.client import asking, export, locate, metrics, output, records, search
+from gpuyard.client import asking, export, locate, metrics, output, pins, records, search
 from gpuyard.client.export import Exported, Format, Progress
 from gpuyard.client.node_calls import NodeCalls
 from gpuyard.client.output import Notice, Wanted, say_nothing
@@ -30,6 +30,7 @@ from gpuyard.contracts.errors import NotFound
 from gpuyard.contracts.job import Job, JobSpec
 from gpuyard.contracts.log import LogLine
 from gpuyard.contracts.request import Cancel, Submit
+from gpuyard.contracts.segment import Pin
 from gpuyard.linefilter import Filter
 from gpuyard.telemetry import traces
 
@@ -37,6 +38,7 @@ JobRef = Job | str
 """A job, its id, a unique beginning of the id, or its name."""
 
 Jobs = list[Job]  # `list` is a method inside the class
+Pins = list[Pin]
 
 
 class AsyncClient(NodeCalls):
@@ -277,6 +279,26 @@ class AsyncClient(NodeCalls):
         """
         job = await self.get(ref)
         return await export.export(self._bus, job, Path(path), format, progress=progress, notice=notice)
+
+    async def pin_logs(self, ref: JobRef) -> None:
+        """Keep a job's output, whatever its age. When this returns, that is on disk.
+
+        Raises:
+            NotFound: no such job, or its output is no longer kept.
+            Unavailable: no logger answers.
+
+        """
+        job = await self._id(ref)
+        await pins.put(self._bus, job, pinned=True, by=_user(), timeout_s=self._timeout_s)
+
+    async def unpin_logs(self, ref: JobRef) -> None:
+        """Let the loggers' rules decide again how long a job's output is kept."""
+        job = await self._id(ref)
+        await pins.put(self._bus, job, pinned=False, by=_user(), timeout_s=self._timeout_s)
+
+    async def pinned_logs(self) -> Pins:
+        """Whose output is pinned, since when and by whom."""
+        return await pins.everything(self._bus)
 
     async def events(
         self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from gpuyard.bus.port import Bus
 from gpuyard.client import export
-from gpuyard.client.aio import AsyncClient, JobRef, Jobs
+from gpuyard.client.aio import AsyncClient, JobRef, Jobs, Pins
 from gpuyard.client.export import Exported, Format, Progress
 from gpuyard.client.node_calls import Inventories, Nodes
 from gpuyard.client.node_events import RecordedNodeEvent
@@ -165,6 +165,18 @@ class Client:
     ) -> Exported:
         """Write all that a job has printed to a file. `progress` is called in the client's own thread."""
         return self._run(self._client.export_logs(ref, path, format, progress=progress, notice=notice))
+
+    def pin_logs(self, ref: JobRef) -> None:
+        """Keep a job's output, whatever its age."""
+        self._run(self._client.pin_logs(ref))
+
+    def unpin_logs(self, ref: JobRef) -> None:
+        """Let the loggers' rules decide again how long a job's output is kept."""
+        self._run(self._client.unpin_logs(ref))
+
+    def pinned_logs(self) -> Pins:
+        """Whose output is pinned, since when and by whom."""
+        return self._run(self._client.pinned_logs())
 
     def events(
         self, ref: JobRef | None = None, *, after: int = 0, follow: bool = False
