@@ -13,7 +13,7 @@ from gpuyard.contracts.errors import GpuyardError
 from gpuyard.contracts.log import PARTITIONS
 from gpuyard.runtime.service import Context
 from gpuyard_logger.catalogue import Deposed
-from gpuyard_logger.config import KeepRule, LoggerConfig
+from gpuyard_logger.config import MIB, KeepRule, LoggerConfig
 from gpuyard_logger.core.retention import DAY_S, Disk, Marks, Output, Rule, excess_bytes, is_too_full, to_drop
 from gpuyard_logger.keep_disk import Space, look, space_at
 from gpuyard_logger.keep_jobs import end_of
@@ -52,6 +52,7 @@ class Keeper:
         self._space = space
         self._marks = Marks(config.disk_share, config.free_share, config.free_bytes)
         self._due_s = 0.0
+        self._why = ""
         self._dropped = context.metrics.counter("gpuyard_logger_dropped_jobs_total", "Jobs no longer kept.")
         self._paused = context.metrics.gauge(
             "gpuyard_logger_paused", "1 while nothing is taken in because the disk is full."
@@ -76,8 +77,10 @@ class Keeper:
         now_s = self._context.clock.monotonic()
         if self.is_short or now_s >= self._due_s:
             self._due_s = now_s + self._config.keep_interval_s
-            await self._apply(0 if self._config.objects.url else short_bytes)
-            disk = await self._disk()
+            disk_bytes = 0 if self._config.objects.url else short_bytes
+            if self._config.keep or disk_bytes:
+                await self._apply(disk_bytes)
+                disk = await self._disk()
         self._gate(disk)
 
     async def _disk(self) -> Disk:
@@ -86,16 +89,16 @@ class Keeper:
 
     def _gate(self, disk: Disk) -> None:
         """Stop the intake, or let it go on."""
-        is_too_full_now = is_too_full(disk, self._marks)
-        self._paused.set(is_too_full_now)
-        why = (
-            f"the disk of the store is nearly full ({disk.free_bytes:,} bytes are free): new output waits in"
-            " the stream"
-        )
+        why = ""
+        if is_too_full(disk, self._marks):
+            free_mib = disk.free_bytes // MIB
+            why = f"the disk of the store has only {free_mib:,} MiB left: new output waits in the stream"
+        if why and not self._why:
+            self._context.log.error(why, hint="Free disk space, or add object storage.")
+        self._why = why
+        self._paused.set(bool(why))
         for partition in self._owned.values():
-            if is_too_full_now and not partition.hold:
-                self._context.log.error(why, partition=partition.number, hint="Free disk space.")
-            partition.hold_back(why if is_too_full_now else "")
+            partition.hold_back(why)
 
     async def _apply(self, disk_bytes: int) -> None:
         partitions = [each for each in self._owned.values() if each.upkeep.settled.is_set()]

@@ -98,7 +98,7 @@ class Upkeep:
             self._shelf.folder.remove(self._retired.popleft()[1])
 
     async def settle(self) -> None:
-        """Adopt or remove files of this disk that no record says to lie here. Everything else waits for it."""
+        """Adopt or remove files of this disk that no record says to lie here."""
         folder, index = self._shelf.folder, self._shelf.index
         elsewhere = index.marks(self._partition).keys() - index.held_by(self._shelf.logger)
         names = folder.names()
