@@ -34,7 +34,7 @@ from gpuyard.contracts.job import (
     TaskSpec,
 )
 from gpuyard.contracts.lease import Leader, Term
-from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogPage, LogQuery
+from gpuyard.contracts.log import ERR, OUT, LogBatch, LogChunk, LogPage, LogQuery, Settling
 from gpuyard.contracts.log_rule import LogAction, LogRule
 from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.order import Prepare, Start, Stop
@@ -59,7 +59,12 @@ GPUS = ("GPU-0e1f7c9a-aaaa-4bbb-8ccc-000000000000", "GPU-0e1f7c9a-aaaa-4bbb-8ccc
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 TASK = TaskSpec(
-    ("python", "train.py", "--name", "größe"), name="worker", gpus=2, ranks=2, env={"OMP_NUM_THREADS": "1"}, secrets=("HF_TOKEN",)
+    ("python", "train.py", "--name", "größe"),
+    name="worker",
+    gpus=2,
+    ranks=2,
+    env={"OMP_NUM_THREADS": "1"},
+    secrets=("HF_TOKEN",),
 )
 SPEC = JobSpec(
     (TASK, TaskSpec(("tensorboard",), name="watch")),
@@ -72,7 +77,9 @@ SPEC = JobSpec(
     nodes=("node-a",),
     launch_deadline_s=60.5,
     metrics=(MetricRule("reward", "reward (?P<value>[-0-9.]+)"),),
-    log_rules=(LogRule("corrupt", "checkpoint .* is corrupt", LogAction.NO_RETRY, "A checkpoint is damaged."),),
+    log_rules=(
+        LogRule("corrupt", "checkpoint .* is corrupt", LogAction.NO_RETRY, "A checkpoint is damaged."),
+    ),
 )
 SLOTS = (
     Slot(0, "worker", "node-a", 0, 0, GPUS[:1]),
@@ -223,8 +230,32 @@ EXAMPLES: tuple[Struct, ...] = (
     ),
     SeriesQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
     SeriesPage(2, (SeriesChunk(1, 1_700_000_000.5, b"43\tepoch=1/10\tloss=0.25\n"),), ((1, 44),), False),
-    LogQuery("digits-abc234", 2, (0, 1), ((1, 43),), 100, 65_536),
-    LogPage(2, (BATCH,), ((1, 43),), (1,), 77, complete=False, damaged=((0, 7, 9),)),
+    LogQuery(
+        "digits-abc234",
+        2,
+        (0, 1),
+        ((1, 43),),
+        100,
+        65_536,
+        stream=1,
+        since_s=NOW_S,
+        until_s=NOW_S + 60,
+        grep="loss=nan",
+        ignore_case=True,
+        context=3,
+        settling=Settling(0, 900, 7, 950),
+    ),
+    LogPage(
+        2,
+        (BATCH,),
+        ((1, 43),),
+        (1,),
+        77,
+        complete=False,
+        damaged=((0, 7, 9),),
+        scanned_bytes=70_000,
+        settling=Settling(0, 800, 4, 820),
+    ),
     Segment("0f" * 16, 5, "logger-0a1b2c", 7000, NOW_S, (ROW,), ("1e" * 16,), 400),
     Pin("digits-abc234", NOW_S, "ada"),
     PinRequest("digits-abc234", pinned=False, by="ada"),
