@@ -45,7 +45,7 @@ class ObjectsConfig(Struct, frozen=True, kw_only=True):
     min_bytes: Annotated[int, Meta(ge=0, description="Smaller segments stay.")] = 8 * MIB
     timeout_s: Annotated[
         float, Meta(gt=0, le=600, description="How long a reader waits for the storage before it gives up.")
-    ] = 3.0
+    ] = 2.0
 
 
 class LoggerConfig(ServiceConfig, frozen=True, kw_only=True):

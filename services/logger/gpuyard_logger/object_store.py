@@ -114,7 +114,7 @@ def _open(config: ObjectsConfig, patience_s: float) -> Any:
         "retry_timeout": patience,
         "backoff": {
             "init_backoff": timedelta(seconds=0.1),
-            "max_backoff": timedelta(seconds=2),
+            "max_backoff": patience / 4,
             "base": 2,
         },
     }
@@ -135,10 +135,12 @@ def _made(config: ObjectsConfig, how: dict[str, Any]) -> Any:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """What is missing is a FileNotFoundError already; everything else becomes an OSError."""
+    """What is missing is a FileNotFoundError, everything else an OSError, each with one sentence."""
     try:
         yield
-    except BaseError as error:
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"object storage: {_sentence(error)}") from error
+    except (BaseError, OSError) as error:
         raise OSError(f"object storage: {_sentence(error)}") from error
 
 
