@@ -26,6 +26,7 @@ from gpuyard.runtime.clock import Clock, FakeClock, SystemClock
 from gpuyard.runtime.health import Health
 from gpuyard.runtime.service import Context
 from gpuyard.telemetry.metrics import Metrics
+from gpuyard_logger.blobs import ObjectPlaces
 from gpuyard_logger.config import LoggerConfig
 from gpuyard_logger.service import LoggerService
 from gpuyard_logger.shelf import Shelf
@@ -40,12 +41,16 @@ def context_on(bus: Bus, clock: Clock | None = None) -> Context:
 
 @asynccontextmanager
 async def running(
-    bus: Bus, folder: Path, clock: Clock | None = None, **settings: float
+    bus: Bus,
+    folder: Path,
+    clock: Clock | None = None,
+    objects: ObjectPlaces | None = None,
+    **settings: object,
 ) -> AsyncIterator[Context]:
     """A logger on this folder that serves; stopped at the end."""
     context = context_on(bus, clock)
     config = LoggerConfig(dir=str(folder), **{"seal_s": 0.001} | settings)  # type: ignore[arg-type]
-    task = asyncio.create_task(LoggerService(config, context, Shelf(folder)).run())
+    task = asyncio.create_task(LoggerService(config, context, Shelf(folder), objects).run())
     try:
         await until(lambda: _is_ready(context), task)
         yield context
