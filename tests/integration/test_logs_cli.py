@@ -149,6 +149,11 @@ def test_a_file_holds_everything(environment: dict[str, str], tmp_path: Path) ->
     run(environment, "logs", "train", "--export", str(tmp_path / "a.jsonl" / "b.txt"), code=3)
 
 
+def test_output_is_pinned_and_let_go(environment: dict[str, str]) -> None:
+    assert run(environment, "logs", "eval", "--pin").stdout.endswith(b"  pinned\n")
+    assert run(environment, "logs", "eval", "--unpin").stdout.endswith(b"  not pinned\n")
+
+
 async def test_whoever_leaves_is_told_how_to_come_back(environment: dict[str, str], endless: str) -> None:
     pipe = asyncio.subprocess.PIPE
     follow = await asyncio.create_subprocess_exec(

@@ -42,8 +42,11 @@ async def search_all(
             break
     if as_json:
         terminal.print_json(PageView(cursor or None, unsearched))
-    else:
-        _tell_rest(options, chosen, count, cursor, yard_dir)
+    elif cursor:
+        command = shlex.join(_again(options, chosen, cursor, yard_dir))
+        terminal.narrate(f"There may be more behind these {words.count(count, 'line')}: {command}")
+    elif not (count or unsearched):
+        terminal.narrate("No line was found.")
     _check(unsearched)
 
 
@@ -65,14 +68,6 @@ async def _page(yard: AsyncClient, options: LogOptions, chosen: Wanted, limit: i
         limit=limit,
         cursor=cursor,
     )
-
-
-def _tell_rest(options: LogOptions, chosen: Wanted, count: int, cursor: str, yard_dir: str | None) -> None:
-    if cursor:
-        command = shlex.join(_again(options, chosen, cursor, yard_dir))
-        terminal.narrate(f"There may be more behind these {words.count(count, 'line')}: {command}")
-    elif not count:
-        terminal.narrate("No line was found.")
 
 
 def _again(options: LogOptions, chosen: Wanted, cursor: str, yard_dir: str | None) -> list[str]:

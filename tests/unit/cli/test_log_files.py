@@ -76,3 +76,25 @@ def test_a_place_that_cannot_be_written_is_refused(
     result = shell("logs", "train", "--export", str(tmp_path / "a.txt"), prepare=two_jobs)
     assert result.code == 4
     assert "no space left" in result.err
+
+
+@pytest.mark.parametrize(("option", "pinned"), [("--pin", True), ("--unpin", False)])
+def test_output_is_pinned(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, option: str, *, pinned: bool
+) -> None:
+    asked = []
+
+    async def pin_logs(_: AsyncClient, job: Job) -> None:
+        asked.append((job.spec.name, True))
+
+    async def unpin_logs(_: AsyncClient, job: Job) -> None:
+        asked.append((job.spec.name, False))
+
+    monkeypatch.setattr(AsyncClient, "pin_logs", pin_logs)
+    monkeypatch.setattr(AsyncClient, "unpin_logs", unpin_logs)
+    result = shell("logs", "train", option, prepare=two_jobs)
+    assert result.code == 0
+    assert result.out.endswith("  pinned\n" if pinned else "  not pinned\n")
+    views = shell("logs", "--label", "team=vision", option, "--json", prepare=two_jobs).json_lines
+    assert [view["pinned"] for view in views] == [pinned, pinned]
+    assert sorted(asked) == [("eval", pinned), ("train", pinned), ("train", pinned)]
