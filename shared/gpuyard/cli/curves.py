@@ -10,7 +10,7 @@ from gpuyard.contracts.series import EPOCH, PROGRESS, STEP
 
 MOST_POINTS = 2000
 """A curve that has more is thinned: no picture is wider."""
-MOST_CURVES = 10
+MOST_CURVES = 8
 """More ranks are shown as a band, with each rank's curve faint behind it."""
 _BINS = 300
 _MARKS = 40

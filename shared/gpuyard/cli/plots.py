@@ -1,5 +1,6 @@
 """Curves as a picture: the only place that imports matplotlib. One panel for each series, dark on white."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +18,8 @@ MOST_PANELS = 30
 PANEL_IN = (5.2, 3.0)
 DPI = 130
 INK, GRID, BAND, ALARM = "#222222", "#e4e4e4", "#2b6cb0", "#c53030"
-COLOURS = (
-    *("#2b6cb0", "#dd6b20", "#2f855a", "#b83280", "#6b46c1"),
-    *("#00838f", "#975a16", "#e53e3e", "#4a5568", "#9ae600"),
-)
+COLOURS = ("#2b6cb0", "#dd6b20", "#2f855a", "#b83280", "#6b46c1", "#00838f", "#975a16", "#4a5568")
+LEGEND_COLUMNS, LEGEND_ROW_PT, SHORT_NAME = 5, 11, 14
 
 
 def draw(series: Sequence[Series], path: Path, title: str) -> int:
@@ -76,13 +75,16 @@ def _fill(axes: "Axes", panel: Panel) -> None:
     else:
         _fill_band(axes, panel, panel.band)
     _mark_bad(axes, panel)
-    if len(axes.get_legend_handles_labels()[1]) > 1:
-        # Above the curves, where it hides none of them.
+    entries = len(axes.get_legend_handles_labels()[1])
+    if entries > 1:
+        # Above the curves, where it hides none of them; a long name goes above it.
+        if len(panel.name) > SHORT_NAME:
+            _title(axes, panel, pad=6 + LEGEND_ROW_PT * math.ceil(entries / LEGEND_COLUMNS))
         axes.legend(
             loc="lower right",
             bbox_to_anchor=(1.0, 1.0),
             borderaxespad=0.2,
-            ncols=5,
+            ncols=LEGEND_COLUMNS,
             frameon=False,
             fontsize=7,
             labelcolor=INK,
@@ -104,7 +106,7 @@ def _fill_band(axes: "Axes", panel: Panel, band: Band) -> None:
 
 
 def _dress(axes: "Axes", panel: Panel) -> None:
-    axes.set_title(_plain(panel.name), fontsize=10, loc="left", color=INK, fontweight="bold")
+    _title(axes, panel, pad=6)
     axes.set_xlabel(panel.x_label, fontsize=8, color=INK)
     if panel.is_log:
         axes.set_yscale("log")
@@ -114,6 +116,10 @@ def _dress(axes: "Axes", panel: Panel) -> None:
     axes.margins(x=0.02)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _title(axes: "Axes", panel: Panel, *, pad: float) -> None:
+    axes.set_title(_plain(panel.name), fontsize=10, loc="left", color=INK, fontweight="bold", pad=pad)
 
 
 def _line(axes: "Axes", curve: Curve, **style: Any) -> None:

@@ -249,7 +249,7 @@ def test_decades_ask_for_a_logarithmic_axis() -> None:
 
 
 def test_many_ranks_are_a_band_and_the_farthest_is_named() -> None:
-    few = [curve("loss", rank, [1.0, 1.0]) for rank in range(10)]
+    few = [curve("loss", rank, [1.0, 1.0]) for rank in range(8)]
     assert panels_of(few)[0].band is None
     many = [curve("loss", rank, [rank, rank * 2.0]) for rank in range(11)] + [curve("loss", 99, [50.0, 0.0])]
     (panel,) = panels_of(many)
