@@ -44,13 +44,13 @@ async def running(
     bus: Bus,
     folder: Path,
     clock: Clock | None = None,
-    objects: ObjectPlaces | None = None,
+    places: ObjectPlaces | None = None,
     **settings: object,
 ) -> AsyncIterator[Context]:
     """A logger on this folder that serves; stopped at the end."""
     context = context_on(bus, clock)
     config = LoggerConfig(dir=str(folder), **{"seal_s": 0.001} | settings)  # type: ignore[arg-type]
-    task = asyncio.create_task(LoggerService(config, context, Shelf(folder), objects).run())
+    task = asyncio.create_task(LoggerService(config, context, Shelf(folder), places).run())
     try:
         await until(lambda: _is_ready(context), task)
         yield context
