@@ -50,8 +50,10 @@ class Redactor:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._plain = _by_form(secrets, plain_forms)
         self._names = _by_form(secrets, encoded_forms) | self._plain
-        self._any = _compiled(self._names, _SOME_SHAPE, BEGIN)
-        self._values = _compiled(self._names) if self._names else None
+        some = _alternatives(self._names)
+        self._any = _compiled("|".join((*some, _SOME_SHAPE, BEGIN)))
+        self._one: Any = _compiled("|".join(some)) if some else None
+        self._run: Any = _compiled(f"(?:{'|'.join(some)})+") if some else None
 
     def redact(self, chunks: tuple[LogChunk, ...], inside_key: int) -> Redacted:
         """Hide what is secret; each chunk keeps its number of lines."""
@@ -65,7 +67,7 @@ class Redactor:
 
     def parts_secret(self, text: bytes) -> bool:
         """Whether a secret may begin at the end of this text and go on behind it."""
-        rest = self._values.sub(lambda _: b"\n", text) if self._values else text
+        rest = self._run.sub(lambda _: b"\n", text) if self._run else text
         return _OPEN.search(text[-_TAIL_BYTES:]) is not None or any(
             rest.endswith(form[:length]) for form in self._plain for length in range(1, len(form))
         )
@@ -92,17 +94,21 @@ class Redactor:
         yield data[done:]
 
     def _hide(self, line: bytes, mark: _Mark) -> bytes:
-        if self._values:
-            line = self._values.sub(lambda found: mark(self._names[found[0]]), line)
+        if self._run:
+            line = self._run.sub(lambda found: mark(self._name(found[0])), line)
         if _ANY_SHAPE.search(line):
             for name, pattern in _SHAPES:
                 line = pattern.sub(partial(_hide_group, mark(name)), line)
         return line
 
+    def _name(self, run: bytes) -> str:
+        """Of one value behind the other, the first one's name."""
+        return self._names[self._one.match(run)[0]]
+
 
 def _hide_group(mark: bytes, found: Any) -> bytes:
     whole, at = found[0], found.start()
-    begin, end = (position - at for position in found.span("secret"))
+    begin, end = (position - at for position in found.span(1))
     return bytes(whole[:begin] + mark + whole[end:])
 
 
@@ -110,11 +116,13 @@ def _by_form(secrets: Mapping[str, str], forms: Callable[[str], Iterable[bytes]]
     return {form: name for name, value in sorted(secrets.items()) for form in forms(value)}
 
 
-def _compiled(forms: Iterable[bytes], *more: str) -> Any:
-    """Any of these forms, the longest that fits; or one of these patterns."""
-    quoted = ["".join(f"\\x{byte:02x}" for byte in form) for form in sorted(forms, key=len, reverse=True)]
-    size_bytes = _COMPILED_BYTES + _COMPILED_BYTES_PER_BYTE * sum(map(len, quoted))
-    return compiled_for_lines("|".join((*quoted, *more)), size_bytes)
+def _alternatives(forms: Iterable[bytes]) -> list[str]:
+    """Patterns of these forms, the longest first: it is the one to be found where several begin."""
+    return ["".join(f"\\x{byte:02x}" for byte in form) for form in sorted(forms, key=len, reverse=True)]
+
+
+def _compiled(pattern: str) -> Any:
+    return compiled_for_lines(pattern, _COMPILED_BYTES + _COMPILED_BYTES_PER_BYTE * len(pattern))
 
 
 def _mark(name: str) -> bytes:

@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_plus
 LEAST_BYTES = 4
 """Shorter values are not hidden: they stand in half of all lines."""
 _LEAST_UNDECLARED = 8
+_PIECE_BYTES = 128
 _LEAST_ENCODED, _MOST_ENCODED = 8, 4096
 
 _TELLING = re.compile(
@@ -30,9 +31,9 @@ def _tells(name: str, value: str) -> bool:
 
 
 def plain_forms(value: str) -> set[bytes]:
-    """The value as it is; one of several lines, line by line."""
+    """The value as it is; one of several lines, line by line; a long one in pieces, one behind the other."""
     lines = (line.strip() for line in value.encode("utf-8", "surrogateescape").splitlines())
-    return {line for line in lines if len(line) >= LEAST_BYTES}
+    return {piece for line in lines for piece in _pieces(line)}
 
 
 def encoded_forms(value: str) -> set[bytes]:
@@ -44,7 +45,16 @@ def encoded_forms(value: str) -> set[bytes]:
     forms = {text.encode() for text in texts}
     forms |= {line.encode() for line in (_json(value, is_ascii=True), _json(value, is_ascii=False))}
     forms |= {core for core in _cores(raw) if len(core) >= _LEAST_ENCODED}
-    return {form for form in forms if len(form) >= LEAST_BYTES} - plain_forms(value)
+    return {piece for form in forms for piece in _pieces(form)} - plain_forms(value)
+
+
+def _pieces(form: bytes) -> Iterator[bytes]:
+    """A search for long text that repeats itself would take for ever."""
+    while len(form) >= 2 * _PIECE_BYTES:
+        yield form[:_PIECE_BYTES]
+        form = form[_PIECE_BYTES:]
+    if len(form) >= LEAST_BYTES:
+        yield form
 
 
 def _json(value: str, *, is_ascii: bool) -> str:
