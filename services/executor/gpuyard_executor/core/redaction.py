@@ -67,9 +67,8 @@ class Redactor:
 
     def parts_secret(self, text: bytes) -> bool:
         """Whether a secret may begin at the end of this text and go on behind it."""
-        rest = self._run.sub(lambda _: b"\n", text) if self._run else text
         return _OPEN.search(text[-_TAIL_BYTES:]) is not None or any(
-            rest.endswith(form[:length]) for form in self._plain for length in range(1, len(form))
+            text.endswith(form[:length]) for form in self._plain for length in range(1, len(form))
         )
 
     def _redact(self, chunks: Sequence[LogChunk], inside_key: int, mark: _Mark) -> Redacted:
