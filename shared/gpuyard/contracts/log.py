@@ -98,8 +98,9 @@ class LogQuery(Struct, frozen=True):
     applied to the bytes of each line without its newline, so `^` and `$` are the ends of the line and nothing
     matches across two lines.
 
-    `tail` counts matching lines. Finding where a tail begins may take several pages: give `settling` of a
-    page back with the next query, as `next` is given back as `after`.
+    `tail` counts matching lines; where every line matches it counts numbers, those of lost lines too. Finding
+    where a tail begins may take several pages: give `settling` of a page back with the next query, as `next`
+    is given back as `after`.
     """
 
     job: JobId

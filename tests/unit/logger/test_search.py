@@ -99,6 +99,8 @@ def expected(lines: Sequence[LogLine], query: LogQuery, settled: int) -> list[Lo
     if query.tail is not None:
         end = lines[-1].seq + 1 if lines else 0
         last = matches[-query.tail :] if query.tail else []
+        if wanted.is_open and not query.grep:
+            last = [end - query.tail]  # lost lines count too
         start = max(0, min([*last, end]) - (reach if query.tail else 0))
     return [
         line
