@@ -111,7 +111,6 @@ class Upkeep:
 
     async def sweep(self, objects: Objects) -> None:
         """The same for object storage: what was half moved, or dropped, is still there."""
-        self.is_unswept = False
         names = await asyncio.to_thread(objects.names)
         async with self.lock:
             marks = self._shelf.index.marks(self._partition)
@@ -119,6 +118,7 @@ class Upkeep:
                 if marks[name].holder:
                     await asyncio.to_thread(objects.remove, name)
             await self._adopter.adopt(objects, "", names - marks.keys())
+            self.is_unswept = False
 
     async def rewrite(self, segment: str) -> None:
         """Write a segment anew, without what was dropped of it. `lock` must be held.
