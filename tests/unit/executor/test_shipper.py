@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -176,6 +177,34 @@ async def test_the_trace_travels_along(tmp_path: Path) -> None:
     newest = await bus.bus.last(LOGS_STREAM, LOG(partition=partition_of("j1"), job="j1", attempt=1, rank=0))
     assert newest
     assert newest.headers["traceparent"] == trace["traceparent"]
+
+
+@pytest.mark.parametrize("faults", [[], ["killed before"], ["killed after"], ["", "trimmed, killed after"]])
+async def test_a_secret_is_hidden_whenever_the_executor_is_killed(tmp_path: Path, faults: list[str]) -> None:
+    bus = Faulty(faults=list(faults))
+    await bus.bus.ensure(STREAMS)
+    engine = await engine_with(
+        (OUT, b"a s3cr"), (1, b"-----BEGIN PRIVATE KEY-----\n"), (OUT, b"et b\n"), code=None
+    )
+    is_resumed = False
+    for _ in range(2):
+        shipping = asyncio.ensure_future(
+            shipper(bus, engine, tmp_path, secrets={"S": "s3cret"}).run(is_resumed=is_resumed)
+        )
+        while not bus.batches and not shipping.done():
+            await asyncio.sleep(0.001)
+        if not is_resumed:
+            engine.print(KEY, b"QUJDREVGR0hJSktMTU5PUA==\n-----END PRIVATE KEY-----\n", 1)
+            engine.finish(KEY)
+        is_resumed = True
+        with suppress(Killed):
+            await asyncio.wait_for(shipping, GENEROUS_S)
+            break
+    shown = b"".join(chunk.data for batch in bus.batches for chunk in batch.chunks)
+    assert shown.count(b"[redacted:S]") == 1
+    assert shown.count(b"[redacted:private-key]") == 3
+    assert b"s3cret" not in shown
+    assert b"QUJD" not in shown
 
 
 async def test_a_lost_directory_does_not_repeat_what_is_on_the_bus(tmp_path: Path) -> None:

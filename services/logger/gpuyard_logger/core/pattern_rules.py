@@ -55,7 +55,7 @@ SHIPPED: tuple[Wanted, ...] = (
     _shipped(
         "gpu-ecc",
         "memory of a GPU is damaged",
-        "uncorrectable ECC error",
+        "uncorrectable ECC error encountered",
         clue="ECC error",
         action=LogAction.SUSPECT_NODE,
     ),

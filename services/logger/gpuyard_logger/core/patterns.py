@@ -21,9 +21,7 @@ _SHORT_BYTES = 49_152
 """Below, the cost of many searches is more than that of one for everything."""
 _LASTING_BYTES = 32_768
 _TOGETHER_BYTES = 8 << 20
-_UNPRINTABLE = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
-)
+_ESCAPED = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 class Found(NamedTuple):
@@ -125,7 +123,8 @@ def _shown(text: bytes, start: int, end: int) -> str:
     stop = text.find(b"\n", end)
     begin = max(begin, start - _SHOWN_BEFORE_BYTES) if stop - begin > MOST_SHOWN_BYTES or stop < 0 else begin
     shown = text[begin : min(begin + MOST_SHOWN_BYTES, stop if stop >= 0 else len(text))]
-    return _UNPRINTABLE.sub("", shown.decode(errors="replace").replace("\t", " ")).strip()
+    text_shown = _ESCAPED.sub("", shown.decode(errors="replace").replace("\t", " "))
+    return "".join(filter(str.isprintable, text_shown)).strip()
 
 
 def _origin(batches: Sequence[LogBatch], position: int) -> tuple[int, float]:
