@@ -8,7 +8,17 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import follow_lag, idle, launch, logs_query, monitor_cost, numbers, slurm, start_up, throughput
+from tests.bench import (
+    follow_lag,
+    idle,
+    launch,
+    logs_query,
+    monitor_cost,
+    numbers,
+    slurm,
+    start_up,
+    throughput,
+)
 from tests.bench.figures import Figure
 from tests.bench.report import render
 from tests.bench.yard import running_yard
