@@ -26,8 +26,12 @@ class S3Server:
 
     @property
     def options(self) -> dict[str, str]:
+        return self.options_by(self.port)
+
+    def options_by(self, port: int) -> dict[str, str]:
+        """Options of who reaches it through another port."""
         return {
-            "endpoint": f"http://127.0.0.1:{self.port}",
+            "endpoint": f"http://127.0.0.1:{port}",
             "region": "us-east-1",
             "access_key_id": "test",
             "secret_access_key": "test",

@@ -25,14 +25,14 @@ WITHIN_S = 100.0
 class LoggerProcess:
     """`python -m gpuyard_logger` on a folder; keeps folder and port from one start to the next."""
 
-    def __init__(self, folder: Path, url: str, store: Path, **settings: float) -> None:
+    def __init__(self, folder: Path, url: str, store: Path, tables: str = "", /, **settings: float) -> None:
         self.store = store
         self._port = free_port()
         self._config = folder / "logger.toml"
         self._log = folder / "logger.log"
         more = "".join(f"{key} = {value}\n" for key, value in settings.items())
         self._config.write_text(
-            f'[bus]\nurl = "{url}"\n[logger]\ndir = "{store}"\nhealth_port = {self._port}\n{more}'
+            f'[bus]\nurl = "{url}"\n[logger]\ndir = "{store}"\nhealth_port = {self._port}\n{more}{tables}'
         )
         self._process: subprocess.Popen[bytes] | None = None
 
