@@ -68,7 +68,12 @@ def _lower(quoted: str) -> str:
 
 
 def _cores(raw: bytes) -> Iterator[bytes]:
-    """Base64 of the value behind none, one or two other bytes: the characters that depend on it alone."""
+    """Base64 of the value alone; and behind none, one or two other bytes, of which those characters are
+    certain that depend on it alone.
+    """
+    for encode in (b64encode, urlsafe_b64encode):
+        yield encode(raw)
+        yield encode(raw).rstrip(b"=")
     for before in range(3):
         first = (before * 8 + 5) // 6
         whole = (before + len(raw)) * 8 // 6
