@@ -133,6 +133,7 @@ class FakeYard:
             return self.refusal
         if isinstance(request, Cancel):
             return await self._cancel(self.jobs[request.job])
+        assert isinstance(request, Submit), "clients send nothing else"
         job = a_job(request.spec, request_id=request.request_id)
         if job.id not in self.jobs:
             await self.record(job, "queued")
