@@ -147,6 +147,7 @@ class Node:
         self._told.add(self._watch.new_events())
         await self._told.tell_events()
         if self._watch.inventory is not None:
+            self._gauges.show_health(self._watch.inventory)
             await self._told.tell_inventory(self._watch.inventory)
 
     def _not_heard(self, error: GpuyardError) -> None:

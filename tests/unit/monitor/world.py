@@ -27,6 +27,8 @@ class FlakyBus(MemoryBus):
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(now=clock.now, sleep=clock.sleep)
         self.down = False
+        self.deaf = 0
+        """So many writes are done, but not acknowledged."""
         self.open = asyncio.Event()
         self.open.set()
         self.lost = asyncio.Event()
@@ -54,7 +56,11 @@ class FlakyBus(MemoryBus):
     ) -> Appended:
         await self.open.wait()
         self._check()
-        return await super().append(subject, payload, headers=headers, msg_id=msg_id, timeout_s=timeout_s)
+        appended = await super().append(subject, payload, headers=headers, msg_id=msg_id, timeout_s=timeout_s)
+        if self.deaf:
+            self.deaf -= 1
+            raise Unavailable("no acknowledgement", "Wait.")
+        return appended
 
     @asynccontextmanager
     async def read(
