@@ -303,6 +303,8 @@ async def test_a_stranger_makes_its_gpu_foreign_until_it_is_gone(
         assert f"of root (pid {stranger.pid})" in inventory.gpus[5].health_reason
         (process,) = (await samples.after(1.0)).gpus[5].processes or ()
         assert (process.pid, process.user, process.job) == (stranger.pid, "root", None)
+    async with yard.monitor() as samples:
+        assert is_only(5, Health.FOREIGN)((await yard.inventory("n1"))[0])
         box.gpus[5].stop(stranger.pid)
         await yard.passes(samples, all_well)
         assert await yard.events() == [("gpu_foreign", uuid(5)), ("gpu_ok", uuid(5))]

@@ -29,7 +29,10 @@ def changes(before: Inventory, after: Inventory) -> tuple[NodeEvent, ...]:
 
 
 def xid_event(node: str, xid: Xid, at_s: float) -> NodeEvent:
-    cause = "the GPU goes out of service" if xid.number in xids.HARDWARE else "the GPU stays in service"
+    if xid.uuid is None:
+        cause = "the driver does not say on which GPU"
+    else:
+        cause = f"the GPU {'goes out of' if xid.number in xids.HARDWARE else 'stays in'} service"
     return NodeEvent(node, "xid", at_s, f"Xid {xid.number}: {xids.meaning(xid.number)}; {cause}", xid.uuid)
 
 

@@ -20,7 +20,7 @@ class Ward:
         self.chart = Chart()
         self._instruments: Instruments | None = None
         self._processes: tuple[GpuProcess, ...] | None = None
-        self._strangers: foreign.Seen = {}
+        self._strangers: foreign.Seen | None = None
         self._complaint = ""
 
     def see(self, reading: Reading, now: Moment, *, paced: bool) -> None:
