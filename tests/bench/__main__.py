@@ -8,7 +8,18 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import follow_lag, idle, launch, monitor_cost, slurm, start_up, throughput
+from tests.bench import (
+    follow_lag,
+    gpu_top,
+    idle,
+    launch,
+    monitor_cost,
+    placement,
+    placement_quality,
+    slurm,
+    start_up,
+    throughput,
+)
 from tests.bench.figures import Figure
 from tests.bench.report import render
 from tests.bench.yard import running_yard
@@ -50,11 +61,13 @@ def measure() -> list[Figure]:
 
 
 def main() -> int:
-    figures = measure()
+    quality, rows = placement_quality.measure()
+    figures = [*measure(), *gpu_top.measure(), *placement.measure(), *quality]
     result = {
         "at": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": machine(),
         "figures": [figure.as_json() for figure in figures],
+        "placement": [row.as_json() for row in rows],
     }
     print(json.dumps(result, indent=2))
     PAGE.write_text(render(result))
