@@ -2,137 +2,19 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuyard.bus.port import From
-from gpuyard.contracts.codec import decode, encode
+from gpuyard.contracts.codec import encode
 from gpuyard.contracts.fact import GangFact, RankFact, RankState
-from gpuyard.contracts.figures import Figures, PairFigure
-from gpuyard.contracts.hardware import Basis, Gpu, Health, Inventory
-from gpuyard.contracts.history import History, HistoryQuery
-from gpuyard.contracts.node_event import NodeEvent
+from gpuyard.contracts.hardware import Health
 from gpuyard.contracts.subjects import (
     FACT,
     FACTS_STREAM,
-    FIGURES,
-    FIGURES_STREAM,
-    HISTORY_QUERY,
-    NODE_EVENT,
-    NODE_EVENTS_STREAM,
-    REJECTED,
-    REJECTS_STREAM,
 )
-from gpuyard.topology import captures
-from gpuyard_monitor.answers import Answers
-from gpuyard_monitor.core.watch import Watch
-from gpuyard_monitor.held import HeldGpus
-from gpuyard_monitor.intake import Intake
-from gpuyard_monitor.machine import Machine
-from gpuyard_monitor.node import Node
-from tests.unit.monitor import fake_nvml
 from tests.unit.monitor.fake_nvml import FakeDriver, uuid
-from tests.unit.monitor.world import Samples, World, running
-
-SLEEPER = "print('up', flush=True); input()"
-
-
-@pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """Eight A100 behind switches."""
-    if fake_nvml.compiler() is None:
-        pytest.skip("needs a C compiler")
-    driver = FakeDriver.of(captures.load("aws-p4d-a100-8gpu"), tmp_path)
-    driver.plug_into(monkeypatch)
-    return driver
-
-
-@pytest.fixture
-def yard(tmp_path: Path) -> "Yard":
-    return Yard(tmp_path / "root")
-
-
-class Yard(World):
-    """A machine on which monitors come and go."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.root = root
-        self.boot("boot-1")
-
-    def boot(self, boot_id: str) -> None:
-        file = self.root / "proc/sys/kernel/random/boot_id"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(boot_id)
-        # Processes are those that really run here.
-        for process in Path("/proc").glob("[0-9]*"):
-            link = self.root / "proc" / process.name
-            if not link.is_symlink():
-                link.symlink_to(process)
-
-    @asynccontextmanager
-    async def monitor(self) -> AsyncIterator[Samples]:
-        """A monitor that has told all it knows."""
-        held = HeldGpus(self.context, "n1")
-        node = Node(
-            "n1",
-            Watch("n1", {}, ("Xorg",)),
-            Machine(self.context.log, self.root),
-            held,
-            self.context,
-            sample_every_s=1.0,
-            inventory_every_s=60.0,
-            on_change=lambda: None,
-        )
-        async with (
-            self.listening("n1") as samples,
-            running(held.run()),
-            running(node.run()),
-            running(Answers(self.context, node).run()),
-            running(Intake(self.context, node).run()),
-        ):
-            await anext(samples)
-            await self.until(lambda: not node.unheard and held.holders is not None)
-            yield samples
-
-    async def gpus(self) -> tuple[Gpu, ...]:
-        return (await self.inventory("n1"))[0].gpus
-
-    async def events(self) -> list[tuple[str, str | None]]:
-        """Kinds of everything that happened, with the GPU."""
-        found = []
-        async with self.bus.read(NODE_EVENTS_STREAM, NODE_EVENT(node="n1"), start=From.FIRST) as reader:
-            for _ in range(reader.backlog):
-                event = decode((await anext(aiter(reader))).payload, NodeEvent)
-                found.append((event.kind, event.gpu))
-        return found
-
-    async def passes(
-        self, samples: Samples, until: Callable[[Inventory], bool], most_s: int = 10
-    ) -> Inventory:
-        """The inventory once it is so, within so many seconds."""
-        for _ in range(most_s):
-            await samples.after(1.0)
-            if until(found := (await self.inventory("n1"))[0]):
-                return found
-        await samples.after(1.0)  # the last second's news are on the bus by then
-        found = (await self.inventory("n1"))[0]
-        assert until(found), [(gpu.index, gpu.health, gpu.health_reason) for gpu in found.gpus]
-        return found
-
-
-def is_only(index: int, health: Health) -> Callable[[Inventory], bool]:
-    """Whether one GPU is so, and all others are well."""
-    return lambda inventory: (
-        [gpu.health for gpu in inventory.gpus] == [health if at == index else Health.OK for at in range(8)]
-    )
-
-
-def all_well(inventory: Inventory) -> bool:
-    return {gpu.health for gpu in inventory.gpus} == {Health.OK}
+from tests.unit.monitor.machines import SLEEPER, Yard, all_well, is_only
 
 
 @pytest.fixture
@@ -379,58 +261,3 @@ async def test_mig_mode_takes_a_gpu_out(box: FakeDriver, yard: Yard) -> None:
     async with yard.monitor() as samples:
         inventory = await yard.passes(samples, is_only(3, Health.OUT), 1)
         assert "MIG mode is on, and Gpuyard hands out whole GPUs" in inventory.gpus[3].health_reason
-
-
-async def test_figures_enter_the_inventory_and_stay(box: FakeDriver, yard: Yard) -> None:
-    await yard.bus.ensure((FIGURES_STREAM, REJECTS_STREAM))
-    figures = Figures("n1", yard.clock.now(), "probe-1", (PairFigure(uuid(1), uuid(0), 251.5),))
-    async with yard.monitor() as samples:
-        await yard.bus.append(FIGURES(node="n1"), encode(figures))
-        measured = await yard.passes(samples, lambda now: now.probed_at_s is not None)
-        assert (measured.links[0].gb_s, measured.links[0].basis) == (251.5, Basis.MEASURED)
-        assert measured.links[1].basis is not Basis.MEASURED
-        await samples.after(61.0)
-    async with yard.monitor():
-        assert (await yard.inventory("n1"))[0].links == measured.links
-    assert await yard.events() == [("probed", None)]
-
-
-async def test_figures_that_can_not_be_true_are_set_aside(box: FakeDriver, yard: Yard) -> None:
-    await yard.bus.ensure((FIGURES_STREAM, REJECTS_STREAM))
-    wrong = Figures("n1", yard.clock.now(), "probe-1", (PairFigure(uuid(1), uuid(0), 99_999.0),))
-    async with yard.monitor():
-        await yard.bus.append(FIGURES(node="n1"), encode(wrong))
-        await yard.bus.append(FIGURES(node="n1"), b"\xc1")
-        counted = 'gpuyard_rejected_total{subject="gpuyard.figures"}'
-        await yard.until(lambda: counted in yard.metrics.render().decode() and yard.metric(counted) == 2)
-        assert (await yard.inventory("n1"))[0].probed_at_s is None
-        assert await yard.bus.last(REJECTS_STREAM, REJECTED(stream="figures"))
-
-
-async def test_the_last_hour_is_answered(box: FakeDriver, yard: Yard) -> None:
-    async with yard.monitor() as samples:
-        for _ in range(5):
-            await samples.after(1.0)
-        question = encode(HistoryQuery(last_s=6, step_s=2))
-        answer = await yard.bus.request(HISTORY_QUERY(node="n1"), question, timeout_s=5.0)
-        history: History = decode(answer.payload, HISTORY_QUERY.answer)
-        assert [gpu.uuid for gpu in history.gpus] == [uuid(index) for index in range(8)]
-        assert history.gpus[3].utilisation == pytest.approx((0.3, 0.3, 0.3))
-        bad = await yard.bus.request(HISTORY_QUERY(node="n1"), b"\xc1", timeout_s=5.0)
-        assert decode(bad.payload, HISTORY_QUERY.answer).code == "invalid"
-
-
-async def test_samples_carry_all_that_the_driver_tells(box: FakeDriver, yard: Yard) -> None:
-    gpu = box.gpus[0]
-    gpu.pcie_tx_kb_s, gpu.ecc_corrected, gpu.clock_reasons = 1000, 3, 0x4
-    async with yard.monitor() as samples:
-        gpu.nvlink_tx_kib += 2048
-        sample = (await samples.after(1.0)).gpus[0]
-        assert sample.nvlink_tx_bytes_s == 2048 * 1024
-        assert sample.nvlink_rx_bytes_s == 0
-        assert (sample.pcie_tx_bytes_s, sample.ecc_corrected) == (1_000_000, 3)
-        assert sample.clock_reasons == ("power_cap",)
-        asked = box.asked("nvmlDeviceGetPcieThroughput")
-        for _ in range(8):
-            await samples.after(1.0)
-        assert box.asked("nvmlDeviceGetPcieThroughput") - asked == 2 * 2 * 8
