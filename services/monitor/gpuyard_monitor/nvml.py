@@ -71,7 +71,13 @@ class Nvml:
 
     def read(self, paced: bool = False) -> tuple[Reading, ...]:
         """One look at each GPU found; `paced` also reads what is expensive and changes slowly."""
-        return tuple(sensors.read(paced) for sensors in self._sensors)
+        # All cheap ones first: traffic is counted from look to look, and the others may take a second.
+        glances = tuple(sensors.glance() for sensors in self._sensors)
+        if not paced:
+            return glances
+        return tuple(
+            sensors.examined(reading) for sensors, reading in zip(self._sensors, glances, strict=True)
+        )
 
     def xids(self) -> tuple[Xid, ...]:
         """Errors that the driver reported since the last call. Never waits."""
