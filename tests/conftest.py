@@ -1,7 +1,7 @@
-"""Settings of every test."""
+"""What holds for every test."""
 
-from hypothesis import HealthCheck, settings
+import signal
 
-# A slow machine must not look like a wrong program.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# A script's background jobs ignore Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
