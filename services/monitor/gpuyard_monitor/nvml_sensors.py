@@ -27,14 +27,23 @@ _KIB, _KB = 1024, 1000
 
 
 class Sensors:
-    """The instruments of one GPU. `ports` are the numbers of its NVLink ports."""
+    """The instruments of one GPU.
 
-    def __init__(self, driver: Driver, device: Device, ports: tuple[int, ...]) -> None:
+    Args:
+        ports: the numbers of its NVLink ports.
+        before: its instruments so far; without them, programs that draw are unseen until `examined`.
+
+    """
+
+    def __init__(
+        self, driver: Driver, device: Device, ports: tuple[int, ...], before: "Sensors | None" = None
+    ) -> None:
+        self.uuid = device.uuid
         self._driver = driver
         self._device = device
         self._ports = ports
         self._compute: tuple[RawProcess, ...] | None = None
-        self._others: tuple[RawProcess, ...] = ()
+        self._others: tuple[RawProcess, ...] = before._others if before else ()
 
     def glance(self) -> Reading:
         """What is cheap. Programs that draw or share through MPS are as of the newest `examined`."""
@@ -43,7 +52,7 @@ class Sensors:
             memory = self._driver.first(self._device, *MEMORY)
             return self._often(memory and memory.used)
         except LostError:
-            return Reading(self._device.uuid, lost=True)
+            return Reading(self.uuid, lost=True)
 
     def examined(self, reading: Reading) -> Reading:
         """The same look with what is expensive."""
@@ -53,7 +62,7 @@ class Sensors:
             self._others = self._other_processes()
             return self._seldom(replace(reading, processes=self._processes()))
         except LostError:
-            return Reading(self._device.uuid, lost=True)
+            return Reading(self.uuid, lost=True)
 
     def _often(self, memory_used_bytes: int | None) -> Reading:
         driver, device = self._driver, self._device
@@ -77,6 +86,7 @@ class Sensors:
         driver, device = self._driver, self._device
         recovery = driver.fields(device, ((_RECOVERY, 0),)).get(_RECOVERY)
         rows = driver.ask(device, "nvmlDeviceGetRemappedRows")
+        millijoules = driver.ask(device, "nvmlDeviceGetTotalEnergyConsumption")
         return replace(
             reading,
             pcie_tx_bytes_s=_times(driver.ask(device, "nvmlDeviceGetPcieThroughput", _PCIE_TX), _KB),
@@ -87,6 +97,7 @@ class Sensors:
             retired_pages=self._retired_pages(),
             nvlinks_active=count_active(driver, device, self._ports),
             recovery=None if recovery is None else RECOVERY.get(recovery, str(recovery)),
+            energy_j=None if millijoules is None else millijoules / 1000,
         )
 
     def _processes(self) -> tuple[RawProcess, ...] | None:

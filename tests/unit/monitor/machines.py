@@ -42,17 +42,17 @@ class Yard(World):
                 link.symlink_to(process)
 
     @asynccontextmanager
-    async def monitor(self) -> AsyncIterator[Samples]:
+    async def monitor(self, *ignored_rules: str, inventory_every_s: float = 60.0) -> AsyncIterator[Samples]:
         """A monitor that has told all it knows."""
         held = HeldGpus(self.context, "n1")
         node = Node(
             "n1",
-            Watch("n1", {}, ("Xorg",)),
+            Watch("n1", {}, ("Xorg",), ignored_rules),
             Machine(self.context.log, self.root),
             held,
             self.context,
             sample_every_s=1.0,
-            inventory_every_s=60.0,
+            inventory_every_s=inventory_every_s,
             on_change=lambda: None,
         )
         async with (

@@ -13,7 +13,7 @@ from gpuyard.contracts.subjects import (
     FACT,
     FACTS_STREAM,
 )
-from tests.unit.monitor.fake_nvml import FakeDriver, uuid
+from tests.unit.monitor.fake_nvml import GRAPHICS, MPS, FakeDriver, uuid
 from tests.unit.monitor.machines import SLEEPER, Yard, all_well, is_only
 
 
@@ -70,7 +70,7 @@ def recovery(box: FakeDriver) -> None:
 @pytest.mark.parametrize(
     ("breaks", "says"),
     [
-        (lose, "fell off the bus; reset the GPU or reboot the machine"),
+        (lose, "fell off the bus; reset the GPU with the monitor stopped, or reboot"),
         (xid, "Xid 79: fell off the bus; reset"),
         (ecc, "memory errors that could not be corrected"),
         (row_failed, "could not be replaced"),
@@ -261,3 +261,60 @@ async def test_mig_mode_takes_a_gpu_out(box: FakeDriver, yard: Yard) -> None:
     async with yard.monitor() as samples:
         inventory = await yard.passes(samples, is_only(3, Health.OUT), 1)
         assert "MIG mode is on, and Gpuyard hands out whole GPUs" in inventory.gpus[3].health_reason
+
+
+@pytest.mark.parametrize("kind", [GRAPHICS, MPS])
+async def test_a_stranger_that_draws_stays_seen_while_the_hardware_is_looked_at_anew(
+    box: FakeDriver, yard: Yard, stranger: subprocess.Popen[bytes], kind: int
+) -> None:
+    yard.boot("boot-1")
+    box.gpus[5].run(stranger.pid, kind=kind)
+    # Not at a second at which what is costly is read too.
+    async with yard.monitor(inventory_every_s=61.0) as samples:
+        await yard.passes(samples, is_only(5, Health.FOREIGN))
+        for _ in range(70):
+            await samples.after(1.0)
+            assert is_only(5, Health.FOREIGN)((await yard.inventory("n1"))[0])
+
+
+async def test_a_lost_gpu_is_back_a_minute_after_it_answers(box: FakeDriver, yard: Yard) -> None:
+    async with yard.monitor() as samples:
+        box.gpus[3].lost, box.count = 1, 3
+        await samples.after(60.0)
+        await yard.passes(samples, lambda now: now.gpus[3].health is Health.OUT, 1)
+        box.gpus[3].lost, box.count = 0, 8
+        await yard.passes(samples, all_well, 66)
+
+
+@pytest.mark.parametrize("number", [62, 74, 79, 119])
+async def test_a_reset_shows_by_the_energy_counter(box: FakeDriver, yard: Yard, number: int) -> None:
+    box.gpus[3].energy_mj = 9_000_000
+    async with yard.monitor() as samples:
+        box.xid(3, number)
+        await yard.passes(samples, is_only(3, Health.OUT))
+        box.gpus[3].energy_mj += 1_000_000
+        await yard.passes(samples, is_only(3, Health.OUT), 8)
+    # The reset comes between two monitors: it needs a device that nobody holds.
+    box.gpus[3].energy_mj = 2_000
+    async with yard.monitor() as samples:
+        await yard.passes(samples, all_well, 1)
+    assert await yard.events() == [("xid", uuid(3)), ("gpu_out", uuid(3)), ("gpu_ok", uuid(3))]
+
+
+async def test_without_an_energy_counter_an_xid_lasts_until_the_boot(box: FakeDriver, yard: Yard) -> None:
+    box.gpus[3].refuse("nvmlDeviceGetTotalEnergyConsumption")
+    for _ in range(2):
+        async with yard.monitor() as samples:
+            box.xid(3, 119)
+            await yard.passes(samples, is_only(3, Health.OUT))
+
+
+async def test_rules_that_are_switched_off_take_nothing_out(box: FakeDriver, yard: Yard) -> None:
+    nvlink_down(box)
+    box.xid(3, 74)
+    async with yard.monitor() as samples:
+        await yard.passes(samples, is_only(3, Health.OUT))
+    async with yard.monitor("nvlink", "xid") as samples:
+        await yard.passes(samples, all_well, 1)
+        box.xid(3, 79)
+        await yard.passes(samples, all_well, 10)

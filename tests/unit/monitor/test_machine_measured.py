@@ -70,3 +70,27 @@ async def test_samples_carry_all_that_the_driver_tells(box: FakeDriver, yard: Ya
         for _ in range(8):
             await samples.after(1.0)
         assert box.asked("nvmlDeviceGetPcieThroughput") - asked == 2 * 2 * 8
+
+
+async def test_a_link_that_corrupts_carries_nothing_until_it_is_found_sound(
+    box: FakeDriver, yard: Yard
+) -> None:
+    await yard.bus.ensure((FIGURES_STREAM, REJECTS_STREAM))
+    corrupt = Figures("n1", yard.clock.now(), "probe-1", (PairFigure(uuid(3), uuid(0), 14.0, sound=False),))
+    async with yard.monitor() as samples:
+        before = (await yard.inventory("n1"))[0]
+        await yard.bus.append(FIGURES(node="n1"), encode(corrupt))
+        marked = await yard.passes(samples, lambda now: now.probed_at_s is not None)
+        (link,) = (link for link in marked.links if (link.a, link.b) == (0, 3))
+        assert (link.gb_s, link.p2p, link.basis) == (0.0, False, Basis.MEASURED)
+        assert "GPUs 0-3 arrive wrong" in marked.advice
+        await samples.after(61.0)
+    async with yard.monitor() as samples:
+        await samples.after(1.0)
+        again = (await yard.inventory("n1"))[0]
+        assert (again.links, again.advice) == (marked.links, marked.advice)
+        sound = Figures("n1", yard.clock.now(), "probe-2", (PairFigure(uuid(0), uuid(3), 251.5),))
+        await yard.bus.append(FIGURES(node="n1"), encode(sound))
+        well = await yard.passes(samples, lambda now: now.probed_at_s == sound.at_s)
+        (link,) = (link for link in well.links if (link.a, link.b) == (0, 3))
+        assert (link.gb_s, link.p2p, well.advice) == (251.5, True, before.advice)

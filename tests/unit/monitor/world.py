@@ -29,6 +29,8 @@ class FlakyBus(MemoryBus):
         self.down = False
         self.deaf = 0
         """So many writes are done, but not acknowledged."""
+        self.refused = ""
+        """No writes to this subject."""
         self.open = asyncio.Event()
         self.open.set()
         self.lost = asyncio.Event()
@@ -56,6 +58,8 @@ class FlakyBus(MemoryBus):
     ) -> Appended:
         await self.open.wait()
         self._check()
+        if subject == self.refused:
+            raise Unavailable("no space left", "Wait.")
         appended = await super().append(subject, payload, headers=headers, msg_id=msg_id, timeout_s=timeout_s)
         if self.deaf:
             self.deaf -= 1
