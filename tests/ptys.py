@@ -25,12 +25,14 @@ class Display:
         self._lines: dict[int, str] = {}
         self._row, self._column = 1, 1
         self._rest = ""
+        self._shown: dict[int, str] | None = None
+        """The last picture, while the next one is being drawn."""
 
     @property
     def lines(self) -> list[str]:
         """What a person sees."""
-        last = max(self._lines, default=0)
-        return [self._lines.get(row, "").rstrip() for row in range(1, last + 1)]
+        shown = self._lines if self._shown is None else self._shown
+        return [shown.get(row, "").rstrip() for row in range(1, max(shown, default=0) + 1)]
 
     def take(self, text: str) -> None:
         text, end = self._rest + text, 0
@@ -44,6 +46,8 @@ class Display:
                 self._lines[self._row] = self._lines.get(self._row, "")[: self._column - 1]
             elif part["final"] == "J":
                 self._lines.clear()
+            elif part["numbers"] == "?2026":
+                self._shown = dict(self._lines) if part["final"] == "h" else None
         self._rest = text[end:]
 
     def _put(self, character: str) -> None:
@@ -106,22 +110,30 @@ class Terminal:
         deadline_s = time.monotonic() + GENEROUS_S
         while not condition(self.lines):
             assert time.monotonic() < deadline_s, "it never looked so:\n" + "\n".join(self.lines)
-            assert self.read(), "it ended:\n" + self.written
+            assert self._read(), "it ended:\n" + self.written
         return self.lines
 
     def ended(self) -> int:
         """Wait for the end of the program; its exit code, or minus the signal that ended it."""
         deadline_s = time.monotonic() + GENEROUS_S
-        while self.read():
+        while self._read():
             assert time.monotonic() < deadline_s, "it never ended:\n" + "\n".join(self.lines)
         return self._process.wait(GENEROUS_S)
+
+    def stopped(self) -> None:
+        """Wait until it stands still, as after Ctrl-Z."""
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            assert self._read(), "it ended:\n" + self.written
+        while select.select([self._end], [], [], 0)[0]:
+            self._read()
 
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
         os.close(self._end)
 
-    def read(self) -> bool:
+    def _read(self) -> bool:
         """Take what comes within a moment; False after the end."""
         if not select.select([self._end], [], [], 0.1)[0]:
             return self._process.poll() is None

@@ -10,11 +10,14 @@ from pathlib import Path
 
 from tests.bench import (
     follow_lag,
+    gpu_top,
     idle,
     launch,
     logs_query,
     monitor_cost,
     numbers,
+    placement,
+    placement_quality,
     slurm,
     start_up,
     throughput,
@@ -62,11 +65,13 @@ def measure() -> list[Figure]:
 
 
 def main() -> int:
-    figures = measure()
+    quality, rows = placement_quality.measure()
+    figures = [*measure(), *gpu_top.measure(), *placement.measure(), *quality]
     result = {
         "at": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": machine(),
         "figures": [figure.as_json() for figure in figures],
+        "placement": [row.as_json() for row in rows],
     }
     print(json.dumps(result, indent=2))
     PAGE.write_text(render(result))

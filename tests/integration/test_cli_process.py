@@ -48,13 +48,8 @@ async def start(
 ) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        *command(*arguments), env=environment, cwd=folder, stdout=pipe, stderr=pipe, preexec_fn=_heed_ctrl_c
+        *command(*arguments), env=environment, cwd=folder, stdout=pipe, stderr=pipe
     )
-
-
-def _heed_ctrl_c() -> None:
-    """The suite itself may have been started with Ctrl-C ignored, as a script's background jobs are."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,8 @@ async def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(terminal: Termina
     before = terminal.modes
     await look(terminal, all_rows)
     terminal.press("\x1a")
-    while not was_given_back(terminal):
-        await asyncio.to_thread(terminal.read)
+    await asyncio.to_thread(terminal.stopped)
+    assert was_given_back(terminal)
     assert terminal.modes == before
     terminal.signal(signal.SIGCONT)
     await look(terminal, all_rows)
@@ -136,14 +136,17 @@ async def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(terminal: Termina
     assert terminal.modes == before
 
 
-async def test_a_monitor_that_dies_makes_its_nodes_silent(terminal: Terminal, yard: RealYard) -> None:
+async def test_a_node_that_is_not_heard_turns_silent(terminal: Terminal, yard: RealYard) -> None:
     await look(terminal, all_rows)
-    for service in ("monitor", "executor"):
-        os.kill(await yard.pid_of(service), signal.SIGSTOP)
-    lines = await look(terminal, lambda now: "16 silent" in now[0])
-    assert all(line.endswith("silent") and " ? " in line for line in lines[2:18])
-    for service in ("monitor", "executor"):
-        os.kill(await yard.pid_of(service), signal.SIGCONT)
+    pids = [await yard.pid_of(service) for service in ("monitor", "executor")]
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        lines = await look(terminal, lambda now: "16 silent" in now[0])
+        assert all(line.endswith("silent") and " ? " in line for line in lines[2:18])
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
     await look(terminal, lambda now: "silent" not in now[0])
 
 

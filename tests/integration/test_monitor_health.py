@@ -111,6 +111,23 @@ async def test_a_lost_gpu_is_out_for_good_and_its_neighbours_work_on(tmp_path: P
                 assert await events(bus) == [("gpu_lost", uuid(3))]
 
 
+async def test_a_driver_that_hangs_does_not_keep_the_monitor_from_ending(
+    tmp_path: Path, box: FakeDriver
+) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        async with connect(server.url, "test") as bus:
+            await bus.ensure(STREAMS)
+            async with monitor(box, server) as process:
+                await inventory_when(bus, all_well)
+                hung = box.asked("nvmlDeviceGetPowerUsage")
+                box.slow_function, box.slow_ms = b"nvmlDeviceGetPowerUsage", 3_600_000
+                async with asyncio.timeout(LIMIT_S):
+                    while box.asked("nvmlDeviceGetPowerUsage") == hung:
+                        await asyncio.sleep(0.01)
+                    process.send_signal(signal.SIGTERM)
+                    assert await process.wait() == 0
+
+
 async def asked(bus: Bus) -> History:
     """The history, once somebody answers that has read something."""
     question = encode(HistoryQuery(last_s=60, step_s=1))

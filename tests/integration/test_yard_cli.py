@@ -59,7 +59,7 @@ def test_a_file_that_is_no_topology_is_named(
 
 def test_errors_of_up_are_json_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", "--detach", "--json", "--nats-server", "/no/such/program"]) == 3
-    failure = json.loads(capsys.readouterr().err)
+    failure = json.loads(capsys.readouterr().out)
     assert failure["code"] == "not_found"
     assert "pip install" in failure["hint"]
 

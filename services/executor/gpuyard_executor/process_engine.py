@@ -126,6 +126,7 @@ class ProcessEngine:
             return
         assert rank.has_exited, f"{key} still runs"
         del self._ranks[key]
+        rank.disconnect()
         await asyncio.to_thread(shutil.rmtree, rank.directory.path, ignore_errors=True)
 
     async def _adopt(self) -> None:

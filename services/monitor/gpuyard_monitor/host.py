@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gpuyard.contracts.hardware import Host
 from gpuyard.topology.matrix_text import Affinity
+from gpuyard_monitor.core.plain import plain
 
 ROOT = Path("/")
 
@@ -88,7 +89,7 @@ def _count(numbers: str) -> int | None:
 
 
 def _line(path: Path) -> str:
-    return _text(path).strip()
+    return plain(_text(path).strip())
 
 
 def _text(path: Path) -> str:

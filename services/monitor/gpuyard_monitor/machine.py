@@ -1,7 +1,7 @@
 """The machine that this process runs on, as a node."""
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from gpuyard.contracts.errors import Unavailable
 from gpuyard.telemetry.logs import Log
 from gpuyard_monitor import host
+from gpuyard_monitor.aside import aside
 from gpuyard_monitor.core.look import Hardware, Look, Trouble
 from gpuyard_monitor.core.readings import DriverChanged, Reading, Xid
 from gpuyard_monitor.nvml import Nvml
@@ -28,10 +29,10 @@ class Machine:
         self._cpu_before = host.read_cpu_times(root)
 
     async def hardware(self) -> Hardware:
-        return await asyncio.to_thread(self._hardware)
+        return await aside(self._hardware)
 
     async def look(self, now_s: float, *, paced: bool) -> Look:
-        return await asyncio.to_thread(self._look, paced)
+        return await aside(partial(self._look, paced))
 
     def _hardware(self) -> Hardware:
         facts = host.read_host(self._root)

@@ -1,5 +1,6 @@
 """Everything that one node has to tell, brought to the bus when it listens."""
 
+import hashlib
 from collections import deque
 from collections.abc import Iterable
 
@@ -8,9 +9,9 @@ from msgspec.structs import replace
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.hardware import Inventory, NodeSample
-from gpuyard.contracts.node_event import NodeEvent
 from gpuyard.contracts.subjects import INVENTORY, NODE_EVENT, NODE_EVENTS_STREAM, NODES_STREAM, SAMPLE
 from gpuyard.runtime.service import Context
+from gpuyard_monitor.core.changes import Change
 
 _APPEND_S = 2.0
 _KEPT_EVENTS = 1000
@@ -22,7 +23,7 @@ class News:
     def __init__(self, context: Context, node: str) -> None:
         self._context = context
         self._node = node
-        self._events: deque[NodeEvent] = deque()
+        self._changes: deque[Change] = deque()
         self._told: Inventory | None = None
         """The newest inventory that is known to be in the stream."""
         self._has_streams = False
@@ -32,11 +33,11 @@ class News:
             "gpuyard_monitor_events_dropped_total", "Events dropped while the bus was away.", ("node",)
         ).labels(node)
 
-    def add(self, events: Iterable[NodeEvent]) -> None:
+    def add(self, changes: Iterable[Change]) -> None:
         """Keep events until the bus takes them. If it is away for long, the oldest ones go."""
-        self._events.extend(events)
-        while len(self._events) > _KEPT_EVENTS:
-            self._events.popleft()
+        self._changes.extend(changes)
+        while len(self._changes) > _KEPT_EVENTS:
+            self._changes.popleft()
             self._dropped.inc()
 
     async def last(self) -> Inventory | None:
@@ -54,13 +55,12 @@ class News:
 
     async def tell_events(self) -> None:
         """Write what is kept, oldest first; an event that was perhaps written is not written twice."""
-        while self._events:
-            event = self._events[0]
-            await self._context.bus.append(
-                NODE_EVENT(node=self._node), encode(event), msg_id=_id(event), timeout_s=_APPEND_S
-            )
-            if self._events and self._events[0] is event:
-                self._events.popleft()
+        while self._changes:
+            change = self._changes[0]
+            event, subject = change.event, NODE_EVENT(node=self._node)
+            await self._context.bus.append(subject, encode(event), msg_id=_id(change), timeout_s=_APPEND_S)
+            if self._changes and self._changes[0] is change:
+                self._changes.popleft()
             self._written.labels(self._node, event.kind).inc()
             self._context.log.info(event.message, node=self._node, event_kind=event.kind, gpu=event.gpu)
 
@@ -81,5 +81,7 @@ def _is_same(told: Inventory | None, inventory: Inventory) -> bool:
     return told is not None and replace(told, at_s=inventory.at_s) == inventory
 
 
-def _id(event: NodeEvent) -> str:
-    return f"{event.node}-{event.kind}-{event.gpu}-{event.at_s}"
+def _id(change: Change) -> str:
+    """The same for the same change, whichever monitor tells it, and for no other."""
+    dated = replace(change.event, at_s=change.before_s)
+    return hashlib.blake2b(encode(dated), digest_size=16).hexdigest()

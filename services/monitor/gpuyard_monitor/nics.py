@@ -7,6 +7,7 @@ from gpuyard.contracts.hardware import Level, Nic
 from gpuyard_monitor import host
 from gpuyard_monitor.core import pcie
 from gpuyard_monitor.core.pcie import Place
+from gpuyard_monitor.core.plain import plain
 
 # In this order: a card with both is known by its InfiniBand name (`mlx5_0`), as in `nvidia-smi topo -m`.
 _CLASSES = ("infiniband", "net")
@@ -16,7 +17,9 @@ def read_nics(gpu_bus_ids: Sequence[str], root: Path = host.ROOT) -> tuple[Nic, 
     """Physical cards in the order of their places; their levels in the order of the GPUs."""
     gpus = [_spot(host.pci_folder(bus_id, root)) for bus_id in gpu_bus_ids]
     cards = sorted(_cards(root).items())
-    return tuple(Nic(name, tuple(_level(_spot(folder), gpu) for gpu in gpus)) for _, (name, folder) in cards)
+    return tuple(
+        Nic(plain(name), tuple(_level(_spot(folder), gpu) for gpu in gpus)) for _, (name, folder) in cards
+    )
 
 
 def _cards(root: Path) -> dict[Place, tuple[str, Path]]:

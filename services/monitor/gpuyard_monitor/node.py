@@ -5,6 +5,7 @@ a GPU driver that stalls silences its own node alone.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,6 +24,8 @@ from gpuyard_monitor.news import News
 
 PACED_EVERY_S = 4.0
 """How often the costly values are asked for: a rule that needs to see one twice still acts within 10 s."""
+AGAIN_EVERY_S = 5.0
+"""How often the hardware is looked at while a GPU does not answer."""
 
 
 class Source(Protocol):
@@ -104,11 +107,12 @@ class Node:
     async def _measure(self) -> None:
         """Take samples at even distances."""
         clock, seq = self._context.clock, 0
-        next_s = refresh_s = paced_s = clock.monotonic()
+        next_s = paced_s = clock.monotonic()
+        seen_s = -math.inf
         while True:
-            if clock.monotonic() >= refresh_s:
+            if clock.monotonic() >= seen_s + self._hardware_every_s():
                 self._watch.see_hardware(await self._source.hardware(), self._now())
-                refresh_s = clock.monotonic() + self._refresh_every_s
+                seen_s = clock.monotonic()
             paced = clock.monotonic() >= paced_s
             paced_s = clock.monotonic() + PACED_EVERY_S if paced else paced_s
             await self._take_sample(seq, paced)
@@ -116,12 +120,16 @@ class Node:
             next_s = _next_time(next_s + self._every_s, clock.monotonic(), self._every_s)
             await clock.sleep(next_s - clock.monotonic())
 
+    def _hardware_every_s(self) -> float:
+        """A GPU that is away comes back by being found anew."""
+        return min(self._refresh_every_s, AGAIN_EVERY_S) if self._watch.misses_gpus else self._refresh_every_s
+
     async def _take_sample(self, seq: int, paced: bool) -> None:
         now = self._now()
         look = await self._source.look(now.at_s, paced=paced)
         self._sample = self._watch.see(look, now, self._held.holders, seq)
         self._gauges.show(self._sample)
-        self._told.add(self._watch.new_events())
+        self._told.add(self._watch.new_changes())
         self._history.put(self._sample.gpus, now.mono_s)
         self._news.set()
 
@@ -144,9 +152,10 @@ class Node:
         if not self.is_recalled.is_set():
             self._watch.recall(await self._told.last(), self._now())
             self.is_recalled.set()
-        self._told.add(self._watch.new_events())
+        self._told.add(self._watch.new_changes())
         await self._told.tell_events()
         if self._watch.inventory is not None:
+            self._gauges.show_health(self._watch.inventory)
             await self._told.tell_inventory(self._watch.inventory)
 
     def _not_heard(self, error: GpuyardError) -> None:

@@ -4,6 +4,7 @@ One question without an answer costs one value, one GPU that fell off the bus co
 driver costs all GPUs and nothing else. Every method may block: call from a thread, one at a time.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,7 +60,7 @@ class Nvml:
         named = [device for device in map(self._driver.device, range(count)) if device]
         found = [each for each in map(self._described, named) if each]
         devices, gpus, ports = zip(*found, strict=True) if found else ((), (), ())
-        self._sensors = tuple(Sensors(self._driver, device, each.numbers) for device, _, each in found)
+        self._equip(zip(devices, ports, strict=True))
         self._xids.watch(devices)
         return Found(
             gpus=gpus,
@@ -71,7 +72,13 @@ class Nvml:
 
     def read(self, paced: bool = False) -> tuple[Reading, ...]:
         """One look at each GPU found; `paced` also reads what is expensive and changes slowly."""
-        return tuple(sensors.read(paced) for sensors in self._sensors)
+        # All cheap ones first: traffic is counted from look to look, and the others may take a second.
+        glances = tuple(sensors.glance() for sensors in self._sensors)
+        if not paced:
+            return glances
+        return tuple(
+            sensors.examined(reading) for sensors, reading in zip(self._sensors, glances, strict=True)
+        )
 
     def xids(self) -> tuple[Xid, ...]:
         """Errors that the driver reported since the last call. Never waits."""
@@ -79,6 +86,13 @@ class Nvml:
 
     def close(self) -> None:
         self._driver.close()
+
+    def _equip(self, found: Iterable[tuple[Device, Ports]]) -> None:
+        """Sensors for what was found now. What was seldom read of a GPU stands until it is read again."""
+        before = {sensors.uuid: sensors for sensors in self._sensors}
+        self._sensors = tuple(
+            Sensors(self._driver, device, ports.numbers, before.get(device.uuid)) for device, ports in found
+        )
 
     def _described(self, device: Device) -> tuple[Device, Gpu, Ports] | None:
         ports = read_ports(self._driver, device)

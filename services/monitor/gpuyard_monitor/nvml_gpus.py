@@ -8,6 +8,7 @@ from typing import Any
 from gpuyard.contracts.hardware import Fabric, Gpu, MigInstance
 from gpuyard.topology.matrix_text import Affinity
 from gpuyard_monitor.core.cpu_list import cpu_list, members
+from gpuyard_monitor.core.plain import plain
 from gpuyard_monitor.nvml_driver import Device, Driver
 
 _CPU_WORDS = 64
@@ -46,7 +47,7 @@ def describe(driver: Driver, device: Device, near: Affinity, nvlinks: int | None
     return Gpu(
         uuid=device.uuid,
         index=device.index,
-        model=driver.ask(device, "nvmlDeviceGetName") or "",
+        model=plain(driver.ask(device, "nvmlDeviceGetName") or ""),
         memory_bytes=memory and memory.total,
         numa=_numa(driver, device) if near.numa is None else near.numa,
         cpus=near.cpus or _cpus(driver, device),

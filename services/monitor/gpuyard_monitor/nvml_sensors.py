@@ -1,4 +1,4 @@
-"""How one GPU is doing: its instruments, read in one go.
+"""How one GPU is doing: its instruments.
 
 The cheap part costs six or seven calls. The rest (errors of the memory, ports, PCIe traffic, which
 takes the driver 20 ms each way, and programs that draw) changes slowly, and is read when the caller says so.
@@ -27,32 +27,49 @@ _KIB, _KB = 1024, 1000
 
 
 class Sensors:
-    """The instruments of one GPU. `ports` are the numbers of its NVLink ports."""
+    """The instruments of one GPU.
 
-    def __init__(self, driver: Driver, device: Device, ports: tuple[int, ...]) -> None:
+    Args:
+        ports: the numbers of its NVLink ports.
+        before: its instruments so far; without them, programs that draw are unseen until `examined`.
+
+    """
+
+    def __init__(
+        self, driver: Driver, device: Device, ports: tuple[int, ...], before: "Sensors | None" = None
+    ) -> None:
+        self.uuid = device.uuid
         self._driver = driver
         self._device = device
         self._ports = ports
-        self._others: tuple[RawProcess, ...] = ()
+        self._compute: tuple[RawProcess, ...] | None = None
+        self._others: tuple[RawProcess, ...] = before._others if before else ()
 
-    def read(self, paced: bool) -> Reading:
-        """One look. Programs that draw or share through MPS are as of the newest paced look."""
+    def glance(self) -> Reading:
+        """What is cheap. Programs that draw or share through MPS are as of the newest `examined`."""
         try:
             # First, because it also tells whether the GPU is still there.
             memory = self._driver.first(self._device, *MEMORY)
-            if paced:
-                self._others = self._other_processes()
-            reading = self._often(memory and memory.used)
-            return self._seldom(reading) if paced else reading
+            return self._often(memory and memory.used)
         except LostError:
-            return Reading(self._device.uuid, lost=True)
+            return Reading(self.uuid, lost=True)
+
+    def examined(self, reading: Reading) -> Reading:
+        """The same look with what is expensive."""
+        if reading.lost:
+            return reading
+        try:
+            self._others = self._other_processes()
+            return self._seldom(replace(reading, processes=self._processes()))
+        except LostError:
+            return Reading(self.uuid, lost=True)
 
     def _often(self, memory_used_bytes: int | None) -> Reading:
         driver, device = self._driver, self._device
         rates = driver.ask(device, "nvmlDeviceGetUtilizationRates")
         milliwatts = driver.ask(device, "nvmlDeviceGetPowerUsage")
         traffic = driver.fields(device, _NVLINK)
-        compute = _processes(driver.first(device, *_COMPUTE))
+        self._compute = _listed(driver.first(device, *_COMPUTE))
         return Reading(
             device.uuid,
             utilisation=rates and min(rates.gpu / 100, 1.0),
@@ -60,7 +77,7 @@ class Sensors:
             power_w=None if milliwatts is None else milliwatts / 1000,
             temperature_c=driver.first(device, *_TEMPERATURE),
             clock_reasons=_names(driver.first(device, *_CLOCKS)),
-            processes=None if compute is None else merged((*compute, *self._others)),
+            processes=self._processes(),
             nvlink_tx_bytes=_times(traffic.get(_TX), _KIB),
             nvlink_rx_bytes=_times(traffic.get(_RX), _KIB),
         )
@@ -69,6 +86,7 @@ class Sensors:
         driver, device = self._driver, self._device
         recovery = driver.fields(device, ((_RECOVERY, 0),)).get(_RECOVERY)
         rows = driver.ask(device, "nvmlDeviceGetRemappedRows")
+        millijoules = driver.ask(device, "nvmlDeviceGetTotalEnergyConsumption")
         return replace(
             reading,
             pcie_tx_bytes_s=_times(driver.ask(device, "nvmlDeviceGetPcieThroughput", _PCIE_TX), _KB),
@@ -79,10 +97,14 @@ class Sensors:
             retired_pages=self._retired_pages(),
             nvlinks_active=count_active(driver, device, self._ports),
             recovery=None if recovery is None else RECOVERY.get(recovery, str(recovery)),
+            energy_j=None if millijoules is None else millijoules / 1000,
         )
 
+    def _processes(self) -> tuple[RawProcess, ...] | None:
+        return None if self._compute is None else merged((*self._compute, *self._others))
+
     def _other_processes(self) -> tuple[RawProcess, ...]:
-        lists = (_processes(self._driver.ask(self._device, name)) for name in _OTHERS)
+        lists = (_listed(self._driver.ask(self._device, name)) for name in _OTHERS)
         return tuple(one for each in lists for one in each or ())
 
     def _retired_pages(self) -> int | None:
@@ -91,7 +113,7 @@ class Sensors:
         return sum(known) if known else None
 
 
-def _processes(found: Iterable[Any] | None) -> tuple[RawProcess, ...] | None:
+def _listed(found: Iterable[Any] | None) -> tuple[RawProcess, ...] | None:
     return None if found is None else tuple(RawProcess(one.pid, one.usedGpuMemory) for one in found)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpuyard.contracts.ids import is_id
 from gpuyard_monitor.core.foreign import Origin
+from gpuyard_monitor.core.plain import plain
 
 MARK = b"GPUYARD_JOB_ID="
 _MOST_ANCESTORS = 32
@@ -39,7 +40,7 @@ class Processes:
 
     def _look_up(self, pid: int) -> Origin:
         name = _read(self._proc / str(pid) / "comm").decode(errors="replace").strip()
-        return Origin(self._user(pid), name, self._job(pid))
+        return Origin(plain(self._user(pid)), plain(name), self._job(pid))
 
     def _user(self, pid: int) -> str:
         try:

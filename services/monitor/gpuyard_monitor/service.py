@@ -46,7 +46,7 @@ class Monitor:
     def _node(self, config: NodeConfig) -> Node:
         return Node(
             config.id,
-            Watch(config.id, config.labels, self._config.tolerated),
+            Watch(config.id, config.labels, self._config.tolerated, self._config.ignored_rules),
             self._source(config),
             self._held[config.id],
             self._context,

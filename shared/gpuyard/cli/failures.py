@@ -1,4 +1,7 @@
-"""How a command fails: what, why and what to do next on stderr, and a telling exit code."""
+"""How a command fails: what, why and what to do next on stderr, and a telling exit code.
+
+With `--json` the failure is also the last object on stdout: a program that reads one need not read the other.
+"""
 
 import difflib
 import os
@@ -89,8 +92,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 def _print(failure: Failure, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json(_printable(failure), sys.stderr)
-        return
+        terminal.print_json(_printable(failure))
     terminal.narrate(terminal.paint("error", "red", sys.stderr) + f": {failure.message}")
     if failure.hint:
         terminal.narrate(failure.hint)

@@ -54,6 +54,7 @@ async def gpu_top(
             return 0
         from gpuyard.cli.gpu_top_live import show  # noqa: PLC0415 - only what is drawn on a screen needs it
 
+        the_node(await yard.nodes(sample_wait_s=0), node)
         async with aclosing(_feed(yard, node)) as feed:
             return await show(yard, feed, state)
 
@@ -66,7 +67,7 @@ def _is_live() -> bool:
 async def _feed(yard: AsyncClient, node: str | None) -> AsyncGenerator[list[Row], None]:
     async with aclosing(yard.watch_nodes()) as views:
         async for nodes in views:
-            yield rows_of(the_node(nodes, node))
+            yield rows_of(each for each in nodes if node in (None, each.node))
 
 
 def _print(rows: list[Row], *, as_json: bool) -> None:

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from math import inf
 
 from gpuyard.cli.gpu_top_frame import Picture, frame, page_of
 from gpuyard.cli.gpu_top_keys import pressed, single_keys
@@ -19,6 +21,7 @@ Feed = AsyncGenerator[list[Row], None]
 Readings = tuple[float | None, ...]
 CURVE_S, CURVE_STEP_S = 600.0, 60.0
 CURVES_AGAIN_S = 30.0
+LOOK_S = 0.5
 MOST_ASKED = 8
 TERMINATED = 128 + signal.SIGTERM
 
@@ -70,19 +73,23 @@ class _Live:
             self._draw()
 
     async def _remember(self) -> None:
-        """Ask the monitors of the nodes on the screen for their curves, now and then."""
+        """Ask the monitors of the nodes on the screen for their curves, each now and then."""
+        turns = asyncio.Semaphore(MOST_ASKED)
+        asked_s: dict[str, float] = {}
         while True:
-            nodes = dict.fromkeys(row.node for row in self._on_screen() if row.heard)
-            turns = asyncio.Semaphore(MOST_ASKED)
-            await asyncio.gather(*(self._ask(node, turns) for node in nodes))
-            self._draw()
-            await asyncio.sleep(CURVES_AGAIN_S)
+            now_s = time.monotonic()
+            seen = {row.node for row in self._on_screen() if row.heard}
+            due = [node for node in seen if now_s >= asked_s.get(node, -inf) + CURVES_AGAIN_S]
+            asked_s |= dict.fromkeys(due, now_s)
+            await asyncio.gather(*(self._ask(node, turns) for node in due))
+            await asyncio.sleep(LOOK_S)
 
     async def _ask(self, node: str, turns: asyncio.Semaphore) -> None:
         with suppress(GpuyardError):  # a monitor without an answer leaves the curves as they are
             async with turns:
                 history = await self._yard.history(node, last_s=CURVE_S, step_s=CURVE_STEP_S)
             self._curves |= {gpu.uuid: gpu.utilisation for gpu in history.gpus}
+            self._draw()
 
     def _press(self, key: str) -> None:
         count = len(chosen(self._rows, self._state))

@@ -16,6 +16,7 @@ _SLOW, _FAST = 0.75, 1.5
 """Parts of the expected figure beyond which a measured one is worth a word."""
 
 WRONG = "WRONG"
+SHUNNED = "counts as 0 GB/s until a later probe finds it sound"
 Expected = Mapping[tuple[str, str], float]
 """GB/s one way by pair of UUIDs, in either order."""
 
@@ -40,7 +41,7 @@ class GroupView(Struct, frozen=True):
 
 
 class ProbeView(Struct, frozen=True, tag="probe", tag_field="type"):
-    """What `--json` prints. Figures that are not sound are not stored."""
+    """What `--json` prints. A pair that is not sound is stored as one of 0 GB/s, such a group not at all."""
 
     node: str
     job: str
@@ -124,7 +125,7 @@ class Wording:
         a, b = self._index[pair.a], self._index[pair.b]
         ways = zip(((a, b), (b, a)), pair.wrong, pair.copies, strict=True)
         told = [f"{wrong} of {copies} from {x} to {y}" for (x, y), wrong, copies in ways if wrong]
-        return f"{self._names(pair)}: {WRONG} PAYLOAD in copies: {', '.join(told)}; not stored"
+        return f"{self._names(pair)}: {WRONG} PAYLOAD in copies: {', '.join(told)}; {SHUNNED}"
 
     def _names(self, pair: Pair) -> str:
         a, b = sorted((self._index[pair.a], self._index[pair.b]))

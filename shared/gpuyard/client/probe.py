@@ -1,7 +1,7 @@
 """Probing a node: the job that measures, what it says, and the figures that come of it.
 
-The program in `gpuyard.probe` prints its findings among a rank's output. A figure counts only where every
-payload arrived as it was sent; of a link that corrupts, nothing is stored.
+The program in `gpuyard.probe` prints its findings among a rank's output. A rate counts only where every
+payload arrived as it was sent; a link that corrupts is stored as one that nobody should use.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from msgspec import Struct
 import gpuyard.probe as program
 from gpuyard.bus.port import Bus, From
 from gpuyard.contracts.codec import decode, encode
-from gpuyard.contracts.figures import Figures, GroupFigure, PairFigure
+from gpuyard.contracts.errors import GpuyardError
+from gpuyard.contracts.figures import Figures, GbS, GroupFigure, PairFigure
 from gpuyard.contracts.hardware import Inventory
 from gpuyard.contracts.ids import slug
 from gpuyard.contracts.job import Job, JobSpec, TaskSpec
@@ -45,7 +46,7 @@ class Pair(Struct, frozen=True, tag="pair"):
 
     a: str
     b: str
-    gb_s: tuple[float, float]
+    gb_s: tuple[GbS, GbS]
     copies: tuple[int, int]
     wrong: tuple[int, int]
     p2p: bool | None = None
@@ -60,7 +61,7 @@ class Group(Struct, frozen=True, tag="group"):
     """All-reduces over a group of GPUs, bus bandwidth."""
 
     gpus: tuple[str, ...]
-    gb_s: float
+    gb_s: GbS
     sums: int
     wrong: int
 
@@ -88,6 +89,20 @@ class Done(Struct, frozen=True, tag="done"):
 
 
 Finding = Plan | Pair | Group | Unfit | Failed | Done
+
+
+class Garbled(GpuyardError):
+    """The program said something that can't be read, so what it measured is not known."""
+
+    code = "probe_garbled"
+    exit_code = 1
+
+    def __init__(self, line: LogLine, why: Exception) -> None:
+        super().__init__(
+            f"the probe printed a finding that can't be read: {why}",
+            f"Something else may write to its output: see `gpuyard logs {line.job}`, then probe again.",
+            job=line.job,
+        )
 
 
 class Findings:
@@ -131,10 +146,18 @@ class Findings:
 
 
 def parse_line(line: LogLine) -> Finding | None:
-    """The finding in a line of output; None for any other output."""
+    """The finding in a line of output; None for any other output.
+
+    Raises:
+        Garbled: it is marked as one, and can't be read.
+
+    """
     if line.stream != OUT or not line.text.startswith(_MARK):
         return None
-    finding: Finding = msgspec.json.decode(line.text.removeprefix(_MARK), type=Finding)
+    try:
+        finding: Finding = msgspec.json.decode(line.text.removeprefix(_MARK), type=Finding)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Garbled(line, error) from error
     return finding
 
 
@@ -161,7 +184,7 @@ def figures_of(node: str, job: Job, findings: Findings) -> Figures:
         node,
         job.ended_at_s,
         job.id,
-        pairs=tuple(PairFigure(pair.a, pair.b, min(pair.gb_s)) for pair in findings.pairs if pair.is_sound),
+        pairs=tuple(PairFigure(pair.a, pair.b, min(pair.gb_s), pair.is_sound) for pair in findings.pairs),
         groups=tuple(GroupFigure(len(group.gpus), group.gb_s) for group in findings.groups if group.is_sound),
     )
 

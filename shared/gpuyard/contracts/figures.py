@@ -20,6 +20,7 @@ class PairFigure(Struct, frozen=True):
     a: GpuId
     b: GpuId
     gb_s: GbS
+    sound: Annotated[bool, Meta(description="Every payload arrived as it was sent.")] = True
 
 
 class GroupFigure(Struct, frozen=True):

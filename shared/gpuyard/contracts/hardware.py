@@ -67,6 +67,10 @@ class Fault(Struct, frozen=True):
     rule: Annotated[str, Meta(description="One of those in docs/concepts/health.md: `lost`, `xid` ...")]
     reason: Annotated[str, Meta(description="What was seen.")]
     since_s: Seconds
+    energy_j: (
+        Annotated[float, Meta(ge=0, description="What the GPU's energy counter showed, J: falls at a reset.")]
+        | None
+    ) = None
 
 
 class MigInstance(Struct, frozen=True):

@@ -70,8 +70,20 @@ def go_gpuallocator(
 
 
 def pair_score(shape: Shape, a: int, b: int) -> int:
-    """What go-gpuallocator gives a pair: 100 for each NVLink, and 10 to 60 for its PCIe level if known."""
+    """What go-gpuallocator gives a pair: 100 for each NVLink, and 10 to 60 for its PCIe level if known.
+
+    NVLinks into a switch count nothing: it looks for the peer at the far end, and finds the switch. Which
+    level they hide is taken from the sides of the machine.
+    """
+    if shape.switched and shape.nvlinks[a][b]:
+        return _LEVELS[_hidden_level(shape.sides[a], shape.sides[b])]
     return _NVLINK * shape.nvlinks[a][b] + _LEVELS[shape.levels[a][b]]
+
+
+def _hidden_level(a: int | None, b: int | None) -> Level | None:
+    if a is None or b is None:
+        return None
+    return Level.SAME_NODE if a == b else Level.SYSTEM
 
 
 def _of_best_split(shape: Shape, gpus: tuple[int, ...], count: int, wanted: int) -> tuple[int, ...] | None:

@@ -13,6 +13,8 @@ from gpuyard.topology.gpu_models import UNKNOWN, GpuModel, model_in
 from gpuyard.topology.matrix_text import Topology, parse_topology
 from gpuyard.topology.p2p_text import parse_p2p, with_p2p
 
+# Characters in which a name or a first line says what the machine is; longer ones are searched no further.
+_NAMING = 200
 _MODEL = re.compile(r"#\s*model:(.*)")
 
 
@@ -34,9 +36,9 @@ def parse_capture(name: str, text: str) -> Capture:
 
     """
     comments = [line for line in text.split("\n") if line.startswith("#")]
-    named = [match[1].strip() for line in comments if (match := _MODEL.match(line))]
+    named = [match[1].strip()[:_NAMING] for line in comments if (match := _MODEL.match(line))]
     source = comments[0].lstrip("# ").strip() if comments else ""
-    model = _model(named[0]) if named else model_in(name, source)
+    model = _model(named[0]) if named else model_in(name[:_NAMING], source[:_NAMING])
     topology = parse_topology(text)
     links = with_p2p(topology.links, parse_p2p(text))
     return Capture(name, source, model, dataclasses.replace(topology, links=links))

@@ -40,7 +40,12 @@ def load(name_or_path: str) -> Capture:
         text = path.read_bytes().decode(errors="replace")
     except (OSError, ValueError) as error:
         raise InvalidSpec(f"can't read the topology {name_or_path[:200]!r}: {error}") from error
-    return parse_capture(path.stem, text)
+    return parse_capture(_shown(path.stem), text)
+
+
+def _shown(name: str) -> str:
+    """A file may be called anything; what is printed and drawn must be text."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _unknown(name: str, known: list[str]) -> NotFound:

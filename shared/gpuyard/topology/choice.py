@@ -15,7 +15,7 @@ from gpuyard.topology.ring import bits_of, mask_of
 from gpuyard.topology.search import PER_GB_S, best_ring, best_set, terrain_of
 from gpuyard.topology.shape import Shape
 
-__all__ = ["Choice", "RejectedSet", "choice_of", "choose", "explained"]
+__all__ = ["Choice", "RejectedSet", "choice_of", "choose", "decided", "explained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def choose(shape: Shape, free: Iterable[int] | int, count: int, load: tuple[int,
 
     """
     mask = mask_of(free)
-    return _chosen(shape, mask & (1 << shape.size) - 1, count, load if any(load) else ())
+    return _remembered(shape, mask & (1 << shape.size) - 1, count, load if any(load) else ())
 
 
 def explained(
@@ -56,11 +56,14 @@ def _explained(shape: Shape, free: int, chosen: int, load: tuple[int, ...]) -> t
     return tuple(rejected_sets(Question(terrain_of(shape), free, load), chosen))
 
 
-@lru_cache(maxsize=16384)
-def _chosen(shape: Shape, free: int, count: int, load: tuple[int, ...]) -> Choice | None:
+def decided(shape: Shape, free: int, count: int, load: tuple[int, ...]) -> Choice | None:
+    """The same as `choose`, worked out anew."""
     if not 0 <= count <= free.bit_count():
         return None
     return choice_of(shape, bits_of(best_set(terrain_of(shape), free, count, load) if count else 0))
+
+
+_remembered = lru_cache(maxsize=16384)(decided)
 
 
 def choice_of(shape: Shape, gpus: tuple[int, ...]) -> Choice:

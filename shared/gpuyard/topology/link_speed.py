@@ -106,7 +106,9 @@ def _overlaid(link: Link, pairs: Mapping[tuple[int, int], float]) -> Link:
 
 def _described(link: Link, model: GpuModel, meshed: bool, shared: bool) -> Link:
     p2p = _p2p(link, model, meshed) if link.p2p is None else link.p2p
-    gb_s, basis = _nvlink_rate(link, model) if link.nvlinks else _pcie_rate(link, model, p2p)
+    # Without P2P the copy goes through host memory, whatever links there are.
+    direct = link.nvlinks and p2p is not False
+    gb_s, basis = _nvlink_rate(link, model) if direct else _pcie_rate(link, model, p2p)
     switched = bool(link.nvlinks) and (link.switched or shared)
     return replace(link, p2p=p2p, switched=switched, gb_s=gb_s, basis=basis)
 

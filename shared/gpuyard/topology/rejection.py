@@ -46,11 +46,16 @@ class _Candidate:
 
 
 def rejected_sets(question: Question, chosen: int) -> Iterator[RejectedSet]:
-    """The best set that each criterion ruled out; one that is as good only if there is no other."""
+    """The best set that each criterion ruled out; one that is as good only if there is no other.
+
+    Better sets, which another policy has passed over, are not among them.
+    """
     ours = _candidate(question, chosen)
     best: dict[int, _Candidate] = {}
     for rival in _rivals(question, chosen):
         theirs = _candidate(question, rival)
+        if theirs.criteria < ours.criteria:
+            continue
         decided_by = _first_difference(ours, theirs)
         if decided_by not in best or theirs.criteria < best[decided_by].criteria:
             best[decided_by] = theirs

@@ -9,6 +9,7 @@ Sets of GPUs are bit masks. A graph is a sequence of masks: the peers of each GP
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 Graph = tuple[int, ...]
 
@@ -57,6 +58,7 @@ def graph_of(size: int, edges: Iterable[tuple[int, int]]) -> Graph:
     return tuple(graph)
 
 
+@lru_cache(maxsize=8192)
 def bits_of(mask: int) -> tuple[int, ...]:
     """The indices in a bit mask, ascending."""
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)

@@ -39,7 +39,7 @@ class Shape:
 
     `gb_s` is the bandwidth one way, 0 where unknown. `sides` numbers the side of the machine that a GPU is on
     (NUMA node, near CPUs); None where unknown. `nics` ranks the network card that a pair shares, the
-    higher the closer.
+    higher the closer. `switched` says that NVLinks go through switches.
     """
 
     gb_s: Matrix[float]
@@ -47,6 +47,7 @@ class Shape:
     levels: Matrix[Level | None]
     sides: tuple[int | None, ...]
     nics: Matrix[int]
+    switched: bool
 
     @property
     def size(self) -> int:
@@ -72,8 +73,9 @@ def shape_of(inventory: Inventory) -> Shape:
 
 def shape_of_parts(gpus: Sequence[Sided], links: Iterable[Link], nics: Sequence[Nic] = ()) -> Shape:
     """The shape of these GPUs. A pair without a link counts as unknown."""
+    known = tuple(_steadied(links))
     rows: list[list[Link | None]] = [[None] * len(gpus) for _ in gpus]
-    for link in _steadied(links):
+    for link in known:
         rows[link.a][link.b] = rows[link.b][link.a] = link
     key = (
         tuple(tuple((link and link.gb_s) or 0.0 for link in row) for row in rows),
@@ -81,6 +83,7 @@ def shape_of_parts(gpus: Sequence[Sided], links: Iterable[Link], nics: Sequence[
         tuple(tuple(link.level if link else None for link in row) for row in rows),
         _sides(gpus),
         _shared_nics(nics, len(gpus)),
+        any(link.switched for link in known),
     )
     shape = _shapes.get(key)
     if shape is None:
@@ -89,25 +92,40 @@ def shape_of_parts(gpus: Sequence[Sided], links: Iterable[Link], nics: Sequence[
 
 
 def _steadied(links: Iterable[Link]) -> Iterator[Link]:
-    """Measured links of one kind get the same figure, the median, if they differ by noise only.
+    """Links of one kind get the same figure where measured ones differ by noise only.
 
-    Or else noise, and not what is broken for others, would tell equal links apart.
+    Or else noise, and not what is broken for others, would tell equal links apart. Links that nobody has
+    measured count as the measured ones of their kind, so that half a probe prefers neither half.
     """
     kinds: dict[tuple[object, ...], list[Link]] = {}
     for link in links:
-        measured = link.basis is Basis.MEASURED and link.gb_s
-        kinds.setdefault((link.nvlinks, link.level) if measured else (link.a, link.b), []).append(link)
+        kinds.setdefault((link.nvlinks, link.level, link.p2p), []).append(link)
     for alike in kinds.values():
-        if len(alike) == 1:
-            yield alike[0]
-            continue
-        ascending = sorted(alike, key=lambda link: link.gb_s or 0.0)
-        while ascending:
-            most = (ascending[0].gb_s or 0.0) * _NOISE
-            group = [link for link in ascending if (link.gb_s or 0.0) <= most]
-            ascending = ascending[len(group) :]
-            gb_s = median_low(link.gb_s or 0.0 for link in group)
-            yield from (replace(link, gb_s=gb_s) for link in group)
+        measured = [link for link in alike if link.basis is Basis.MEASURED and link.gb_s]
+        common = _median(measured) if measured else None
+        for group in _groups(measured):
+            yield from (replace(link, gb_s=_median(group)) for link in group)
+        for link in alike:
+            if link.basis is not Basis.MEASURED:
+                yield replace(link, gb_s=common) if common else link
+            elif not link.gb_s:
+                yield link
+
+
+def _groups(measured: list[Link]) -> Iterator[list[Link]]:
+    """Split where the next faster link is faster by more than noise."""
+    group: list[Link] = []
+    for link in sorted(measured, key=lambda link: link.gb_s or 0.0):
+        if group and (link.gb_s or 0.0) > (group[-1].gb_s or 0.0) * _NOISE:
+            yield group
+            group = []
+        group.append(link)
+    if group:
+        yield group
+
+
+def _median(links: Iterable[Link]) -> float:
+    return median_low(link.gb_s or 0.0 for link in links)
 
 
 def _sides(gpus: Sequence[Sided]) -> tuple[int | None, ...]:

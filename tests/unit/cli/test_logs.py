@@ -176,7 +176,8 @@ def test_mistakes_are_explained(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = shell("logs", *arguments, prepare=three_jobs)
-    assert (result.code, result.out) == (2, "")
+    assert result.code == 2
+    assert "--json" in arguments or not result.out
     assert words in result.err
     assert list(tmp_path.iterdir()) == []
 

@@ -80,7 +80,7 @@ def test_wrong_usage_exits_2_and_says_what_to_do(
     split = arguments.index("--") if "--" in arguments else len(arguments)
     as_json = shell(*arguments[:split], "--json", *arguments[split:])
     if not arguments[0].startswith("-"):
-        failure = json.loads(as_json.err)
+        failure = json.loads(as_json.out)
         assert as_json.code == 2
         assert message in failure["message"]
         assert {"code", "message", "hint", "retryable", "details"} <= failure.keys()
@@ -113,7 +113,7 @@ def test_errors_come_in_words(shell: Shell) -> None:
         raise errors.Refused("no node has 9 GPUs", "8 fit.", most=8)
 
     assert shell("ps", prepare=prepare).err == "error: no node has 9 GPUs\n8 fit.\n"
-    assert json.loads(shell("ps", "--json", prepare=prepare).err) == {
+    assert json.loads(shell("ps", "--json", prepare=prepare).out) == {
         "type": "failure",
         "code": "refused",
         "message": "no node has 9 GPUs",

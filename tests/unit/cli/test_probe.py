@@ -9,6 +9,7 @@ from msgspec import structs
 
 from gpuyard.cli import probe as command
 from gpuyard.cli import session
+from gpuyard.cli.probe_words import SHUNNED
 from gpuyard.client.aio import AsyncClient
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.figures import Figures
@@ -145,16 +146,19 @@ def test_a_notable_difference_is_named(shell: Shell) -> None:
     assert result.out.splitlines()[-1] == "GPU 0-3: 12.3 GB/s measured, 48.2 expected"
 
 
-def test_a_corrupted_pair_is_loud_and_not_stored(shell: Shell) -> None:
+def test_a_corrupted_pair_is_loud_and_stored_as_such(shell: Shell) -> None:
     corrupt = (PLAN, pair("a", "b", 24.0, 24.0), pair("a", "d", 48.0, 48.0, wrong=3), DONE)
     result = shell("probe", prepare=telling(*corrupt))
     assert result.code == 1
     assert "WRONG" in result.out.splitlines()[4].split()
-    words = "GPU 0-3: WRONG PAYLOAD in copies: 3 of 10 from 3 to 0; not stored"
+    words = f"GPU 0-3: WRONG PAYLOAD in copies: 3 of 10 from 3 to 0; {SHUNNED}"
     assert words in result.out
     assert words in result.err
     (figures,) = stored
-    assert [(each.a, each.b) for each in figures.pairs] == [("GPU-a", "GPU-b")]
+    assert [(each.a, each.b, each.sound) for each in figures.pairs] == [
+        ("GPU-a", "GPU-b", True),
+        ("GPU-a", "GPU-d", False),
+    ]
 
 
 def test_wrong_sums_are_loud_and_not_stored(shell: Shell) -> None:
@@ -207,7 +211,8 @@ def test_pairs_are_shown_upwards_in_whatever_order_the_rank_sees_its_gpus(shell:
         (0, 3, [40.2, 48.4]),
         (0, 1, [24.1, 23.9]),
     ]
-    assert view["remarks"] == ["GPU 0-3: WRONG PAYLOAD in copies: 1 of 10 from 0 to 3; not stored"]
+    (remark,) = view["remarks"]
+    assert remark.startswith("GPU 0-3: WRONG PAYLOAD in copies: 1 of 10 from 0 to 3; counts as 0 GB/s")
     assert "[2/3] GPU 0-1: 23.9 GB/s" in result.err
 
 
@@ -255,6 +260,15 @@ def test_what_cannot_be_probed_is_refused_in_words(
     assert (result.code, result.out) == (code, "")
     assert words in result.err
     assert shell.yard.jobs == {}
+
+
+def test_a_garbled_finding_ends_the_probe_in_words(shell: Shell) -> None:
+    result = shell("probe", prepare=telling(PLAN, '{"type":"pair","a":"GPU-a"', DONE))
+    assert result.code == 1
+    assert "the probe printed a finding that can't be read: " in result.err
+    assert "gpuyard logs probe-dgx1-1-" in result.err
+    assert "Traceback" not in result.err
+    assert stored == []
 
 
 def test_without_torch_it_says_what_to_install(shell: Shell) -> None:

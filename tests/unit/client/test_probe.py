@@ -10,6 +10,7 @@ from gpuyard.client.probe import (
     Failed,
     Finding,
     Findings,
+    Garbled,
     Group,
     Pair,
     Plan,
@@ -74,10 +75,28 @@ def test_what_is_incomplete_or_wrong_is_not_sound(told: tuple[Finding, ...]) -> 
     assert not taken(PLAN, *told).is_sound
 
 
-def test_only_what_arrived_becomes_a_figure_and_the_slower_way_counts() -> None:
+def test_the_slower_way_counts_and_a_link_that_corrupts_is_told_as_such() -> None:
     job = structs.replace(a_job(), id="probe-n0-abc", ended_at_s=7.0)
     figures = figures_of("n0", job, taken(PLAN, SOUND, CORRUPT, GROUP, BAD_GROUP, Done()))
-    assert figures == structs.replace(FIGURES_OF_NODE, groups=(GroupFigure(2, 20.0),))
+    pairs = (*FIGURES_OF_NODE.pairs, PairFigure("GPU-a", "GPU-c", 9.0, sound=False))
+    assert figures == structs.replace(FIGURES_OF_NODE, pairs=pairs, groups=(GroupFigure(2, 20.0),))
+
+
+@pytest.mark.parametrize(
+    "garbled",
+    [
+        b"",
+        b'{"type":"pair","a":"GPU-a"',
+        b'{"type":"nonsense"}',
+        b'{"type":"plan","gpus":3,"groups":[]}',
+        b'{"type":"group","gpus":["GPU-a"],"gb_s":0.0,"sums":1,"wrong":0}',
+        b'{"type":"failed","message":"\xff"}',
+    ],
+)
+def test_a_marked_line_that_can_not_be_read_is_an_error_in_words(garbled: bytes) -> None:
+    with pytest.raises(Garbled, match="a finding that can't be read: ") as caught:
+        parse_line(line(b"gpuyard-probe " + garbled))
+    assert "gpuyard logs probe-n0-abc" in caught.value.hint
 
 
 def test_the_job_is_one_rank_with_all_gpus_on_that_node() -> None:

@@ -164,7 +164,7 @@ EXAMPLES: tuple[Struct, ...] = (
                 mig_instances=(MigInstance("MIG-8c4c5a27-e508-5556-b2ea-7e549465741e", 2**34),),
                 fabric=Fabric("0f1e2d3c", 3, complete=False),
                 power_limit_w=700.0,
-                faults=(Fault("xid", "Xid 79: fell off the bus", NOW_S - 5),),
+                faults=(Fault("xid", "Xid 79: fell off the bus", NOW_S - 5, energy_j=8_250.5),),
             ),
             Gpu(GPUS[1], 1, "NVIDIA H200", None, 1, "32-63", Health.OUT, "XID 79"),
         ),
@@ -222,7 +222,9 @@ EXAMPLES: tuple[Struct, ...] = (
         ),
     ),
     Beat("node-a", NOW_S),
-    Figures("node-a", NOW_S, "probe-abc234", (PairFigure(*GPUS, 92.5),), (GroupFigure(2, 180.25),)),
+    Figures(
+        "node-a", NOW_S, "probe-abc234", (PairFigure(*GPUS, 92.5, sound=False),), (GroupFigure(2, 180.25),)
+    ),
     NodeEvent("node-a", "xid", NOW_S, "XID 79: GPU 1 has fallen off the bus", GPUS[1]),
     HistoryQuery(60.0, 5.0),
     History(

@@ -37,7 +37,7 @@ typedef struct {
     uint64_t clock_reasons, ecc_corrected, ecc_uncorrected;
     unsigned remapped[4], retired_pages, recovery;
     unsigned pcie_tx_kb_s, pcie_rx_kb_s;
-    uint64_t nvlink_tx_kib, nvlink_rx_kib;
+    uint64_t nvlink_tx_kib, nvlink_rx_kib, energy_mj;
     uint64_t cpus[16], numas;
     int mig_on;
     mig migs[MIGS];
@@ -238,6 +238,7 @@ int nvmlDeviceGetTotalEccErrors(gpu *g, int type, int counter, unsigned long lon
     *n = type ? g->ecc_uncorrected : g->ecc_corrected;
     return OK;
 }
+int nvmlDeviceGetTotalEnergyConsumption(gpu *g, unsigned long long *mj) { ON(g); *mj = g->energy_mj; return OK; }
 int nvmlDeviceGetRemappedRows(gpu *g, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
     ON(g);
     *corrected = g->remapped[0];

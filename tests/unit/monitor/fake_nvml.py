@@ -111,6 +111,7 @@ class FakeGpu(ctypes.Structure):
         ("pcie_rx_kb_s", _U),
         ("nvlink_tx_kib", _U64),
         ("nvlink_rx_kib", _U64),
+        ("energy_mj", _U64),
         ("cpus", _U64 * 16),
         ("numas", _U64),
         ("mig_on", _I),

@@ -63,8 +63,9 @@ def test_what_happens_to_the_node() -> None:
 
 
 def test_an_xid_says_what_follows() -> None:
-    hard = xid_event("n1", Xid("g0", 79), 5.0)
+    hard = xid_event("n1", Xid("g0", 79), 5.0, is_out=True)
     assert (hard.gpu, hard.message) == ("g0", "Xid 79: fell off the bus; the GPU goes out of service")
-    soft = xid_event("n1", Xid(None, 13), 5.0)
-    assert (soft.gpu, soft.kind) == (None, "xid")
-    assert soft.message.endswith("the GPU stays in service")
+    assert xid_event("n1", Xid("g0", 13), 5.0, is_out=False).message.endswith("the GPU stays in service")
+    nowhere = xid_event("n1", Xid(None, 79), 5.0, is_out=False)
+    assert (nowhere.gpu, nowhere.kind) == (None, "xid")
+    assert nowhere.message.endswith("does not say on which GPU")

@@ -5,7 +5,9 @@ from gpuyard.contracts.errors import InvalidSpec
 from gpuyard.contracts.figures import Figures, GroupFigure, PairFigure
 from gpuyard.contracts.hardware import Basis, Inventory, Link
 from gpuyard.topology import captures
-from gpuyard_monitor.core.figures import check, handed_on, with_figures
+from gpuyard.topology.choice import choose
+from gpuyard.topology.shape import shape_of
+from gpuyard_monitor.core.figures import advice, check, handed_on, with_figures
 from gpuyard_monitor.core.simulated import simulate
 
 NOW_S = 1_700_000_000.0
@@ -122,3 +124,47 @@ def test_other_hardware_gets_nothing() -> None:
     box, other = inventory(), inventory("8gpu-epyc-node-sys")
     measured = with_figures(box, figures(box, (0, 1, 44.5)))
     assert handed_on(measured, other) == other
+
+
+def corrupted(box: Inventory, *pairs: tuple[int, int]) -> Inventory:
+    """The box after a probe whose payloads arrived wrong between these GPUs."""
+    found = tuple(PairFigure(box.gpus[a].uuid, box.gpus[b].uuid, 14.0, sound=False) for a, b in pairs)
+    return with_figures(box, Figures("n1", NOW_S, "probe-1", found))
+
+
+def test_a_link_that_corrupts_carries_nothing() -> None:
+    box = corrupted(inventory(), (3, 0))
+    assert link(box, 0, 3) == replace(link(inventory(), 0, 3), gb_s=0.0, p2p=False, basis=Basis.MEASURED)
+    assert link(handed_on(box, inventory()), 0, 3) == link(box, 0, 3)
+    assert link(box, 0, 1) == link(inventory(), 0, 1)
+
+
+def test_the_pairs_that_corrupt_are_named() -> None:
+    assert advice(inventory()) == ""
+    assert advice(corrupted(inventory(), (3, 0))).startswith("Copies between GPUs 0-3 arrive wrong: ")
+    many = corrupted(inventory(), *((0, peer) for peer in range(1, 8)))
+    assert "GPUs 0-1, 0-2, 0-3, 0-4 and 3 more pairs arrive" in advice(many)
+    assert "`gpuyard probe n1`" in advice(many)
+
+
+def test_a_link_that_corrupted_may_be_found_sound_at_its_full_rate() -> None:
+    box = corrupted(inventory(), (0, 3))
+    again = figures(box, (0, 3, 48.4), at_s=NOW_S + 1)
+    check(again, box, NOW_S + 1)
+    after = with_figures(box, again)
+    assert link(after, 0, 3).gb_s == 48.4
+    assert advice(after) == ""
+
+
+def test_a_choice_goes_around_a_link_that_corrupts() -> None:
+    box, free = inventory(), (0, 1, 3)
+    best = choose(shape_of(box), free, 2)
+    assert best
+    a, b = pair = best.gpus
+    broken = shape_of(corrupted(box, (a, b)))
+    other = choose(broken, free, 2)
+    assert other
+    assert other.gpus != pair
+    last = choose(broken, pair, 2)
+    assert last
+    assert last.bottleneck_gb_s == 0.0

@@ -46,6 +46,11 @@ def test_a_process_that_becomes_a_jobs_starts_anew_if_it_is_disowned() -> None:
     assert strangers(seen, owned(raw, {7: JOB}, ()), (), 2.0) == {7: 2.0}
 
 
+def test_what_is_there_at_the_first_look_has_no_grace() -> None:
+    here = owned((RawProcess(7),), {7: STRANGER}, ())
+    assert complaint(strangers(None, here, (), 10.0), here, 10.0)
+
+
 def test_tolerated_programs_are_none() -> None:
     here = owned((RawProcess(7),), {7: Origin("root", "Xorg")}, ())
     assert strangers({}, here, {"Xorg"}, 0.0) == {}

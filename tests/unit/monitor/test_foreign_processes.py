@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from gpuyard_monitor.core.foreign import Origin
 from gpuyard_monitor.processes import MARK, Processes
 
@@ -95,6 +97,19 @@ def test_a_user_without_a_name_has_a_number(tmp_path: Path) -> None:
     _fake(tmp_path, 7, started=1, job="first")
     os.chown(tmp_path / "proc" / "7", 54_321, -1)
     assert Processes(tmp_path).origins([7])[7].user == "54321"
+
+
+def test_a_name_can_not_move_the_cursor(tmp_path: Path) -> None:
+    _fake(tmp_path, 7, started=1, job="first")
+    (tmp_path / "proc/7/comm").write_bytes(b"\x1b[2J\xe2\x80\xaeab\xff\n")
+    assert Processes(tmp_path).origins([7])[7].name == "?[2J?ab\ufffd"
+
+
+def test_nor_can_the_name_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake(tmp_path, 7, started=1, job="first")
+    entry = pwd.struct_passwd(("\x1b[31mroot", "", 0, 0, "", "", ""))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: entry)
+    assert Processes(tmp_path).origins([7])[7].user == "?[31mroot"
 
 
 def _fake(root: Path, pid: int, *, started: int, job: str) -> None:

@@ -9,7 +9,7 @@ from gpuyard.contracts.hardware import Fault, Health
 from gpuyard_monitor.core import xids
 from gpuyard_monitor.core.health import Chart, Moment, recalled, verdict
 from gpuyard_monitor.core.readings import Reading, Remapped
-from gpuyard_monitor.core.rules import BY_NAME, RULES, Known
+from gpuyard_monitor.core.rules import BY_NAME, RULES, Known, in_force
 
 WELL = Reading(
     "g0",
@@ -207,3 +207,40 @@ def test_a_fault_has_seen_its_sign_and_is_gone_only_after_it(steps: list[Any]) -
         if xid:
             chart = chart.after_xid(xid, at(second))
     assert verdict(chart.faults, "", "")[0] is (Health.OUT if chart.faults else Health.OK)
+
+
+def test_a_fall_of_the_energy_counter_ends_an_xid_and_nothing_else() -> None:
+    chart = fed(Chart(), replace(BAD["pages"], energy_j=500.0), 0).after_xid(119, at(1))
+    assert chart.faults["xid"].energy_j == 500.0
+    assert set(fed(chart, replace(BAD["pages"], energy_j=501.0), 2).faults) == {"pages", "xid"}
+    assert set(fed(chart, replace(BAD["pages"], energy_j=3.0), 2).faults) == {"pages"}
+
+
+def test_the_energy_counter_is_kept_with_an_xid_each_time_it_has_doubled() -> None:
+    chart = Chart().after_xid(119, at(0))
+    kept = []
+    for second in range(1, 10):
+        chart = fed(chart, replace(WELL, energy_j=100.0 * second), second)
+        kept.append(chart.faults["xid"].energy_j)
+    assert kept == [100, 200, 200, 400, 400, 400, 400, 800, 800]
+
+
+def test_a_reset_between_two_monitors_is_seen() -> None:
+    known = [Fault("xid", "Xid 119: ...", 1.0, energy_j=500.0)]
+    assert set(recalled(known).joined(fed(Chart(), replace(WELL, energy_j=600.0), 5)).faults) == {"xid"}
+    assert set(recalled(known).joined(fed(Chart(), replace(WELL, energy_j=3.0), 5)).faults) == set()
+    unread = recalled(known).joined(fed(Chart(), SILENT, 5))
+    assert set(fed(unread, replace(WELL, energy_j=3.0), 6).faults) == set()
+
+
+def test_an_xid_after_the_reset_counts() -> None:
+    known = [Fault("xid", "Xid 119: ...", 1.0, energy_j=500.0)]
+    newer = fed(Chart(), replace(WELL, energy_j=3.0), 5).after_xid(79, at(5))
+    assert recalled(known).joined(newer).faults["xid"].reason.startswith("Xid 79")
+
+
+def test_rules_that_are_switched_off_are_neither_followed_nor_recalled() -> None:
+    rules = in_force(("ecc", "pages"))
+    assert not {"ecc", "pages"} & {rule.name for rule in rules}
+    assert Chart().after_reading(BAD["ecc"], KNOWN, at(0), rules).faults == {}
+    assert recalled(broken("ecc").faults.values(), rules).faults == {}

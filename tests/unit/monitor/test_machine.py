@@ -2,137 +2,19 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuyard.bus.port import From
-from gpuyard.contracts.codec import decode, encode
+from gpuyard.contracts.codec import encode
 from gpuyard.contracts.fact import GangFact, RankFact, RankState
-from gpuyard.contracts.figures import Figures, PairFigure
-from gpuyard.contracts.hardware import Basis, Gpu, Health, Inventory
-from gpuyard.contracts.history import History, HistoryQuery
-from gpuyard.contracts.node_event import NodeEvent
+from gpuyard.contracts.hardware import Health
 from gpuyard.contracts.subjects import (
     FACT,
     FACTS_STREAM,
-    FIGURES,
-    FIGURES_STREAM,
-    HISTORY_QUERY,
-    NODE_EVENT,
-    NODE_EVENTS_STREAM,
-    REJECTED,
-    REJECTS_STREAM,
 )
-from gpuyard.topology import captures
-from gpuyard_monitor.answers import Answers
-from gpuyard_monitor.core.watch import Watch
-from gpuyard_monitor.held import HeldGpus
-from gpuyard_monitor.intake import Intake
-from gpuyard_monitor.machine import Machine
-from gpuyard_monitor.node import Node
-from tests.unit.monitor import fake_nvml
-from tests.unit.monitor.fake_nvml import FakeDriver, uuid
-from tests.unit.monitor.world import Samples, World, running
-
-SLEEPER = "print('up', flush=True); input()"
-
-
-@pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """Eight A100 behind switches."""
-    if fake_nvml.compiler() is None:
-        pytest.skip("needs a C compiler")
-    driver = FakeDriver.of(captures.load("aws-p4d-a100-8gpu"), tmp_path)
-    driver.plug_into(monkeypatch)
-    return driver
-
-
-@pytest.fixture
-def yard(tmp_path: Path) -> "Yard":
-    return Yard(tmp_path / "root")
-
-
-class Yard(World):
-    """A machine on which monitors come and go."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.root = root
-        self.boot("boot-1")
-
-    def boot(self, boot_id: str) -> None:
-        file = self.root / "proc/sys/kernel/random/boot_id"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(boot_id)
-        # Processes are those that really run here.
-        for process in Path("/proc").glob("[0-9]*"):
-            link = self.root / "proc" / process.name
-            if not link.is_symlink():
-                link.symlink_to(process)
-
-    @asynccontextmanager
-    async def monitor(self) -> AsyncIterator[Samples]:
-        """A monitor that has told all it knows."""
-        held = HeldGpus(self.context, "n1")
-        node = Node(
-            "n1",
-            Watch("n1", {}, ("Xorg",)),
-            Machine(self.context.log, self.root),
-            held,
-            self.context,
-            sample_every_s=1.0,
-            inventory_every_s=60.0,
-            on_change=lambda: None,
-        )
-        async with (
-            self.listening("n1") as samples,
-            running(held.run()),
-            running(node.run()),
-            running(Answers(self.context, node).run()),
-            running(Intake(self.context, node).run()),
-        ):
-            await anext(samples)
-            await self.until(lambda: not node.unheard and held.holders is not None)
-            yield samples
-
-    async def gpus(self) -> tuple[Gpu, ...]:
-        return (await self.inventory("n1"))[0].gpus
-
-    async def events(self) -> list[tuple[str, str | None]]:
-        """Kinds of everything that happened, with the GPU."""
-        found = []
-        async with self.bus.read(NODE_EVENTS_STREAM, NODE_EVENT(node="n1"), start=From.FIRST) as reader:
-            for _ in range(reader.backlog):
-                event = decode((await anext(aiter(reader))).payload, NodeEvent)
-                found.append((event.kind, event.gpu))
-        return found
-
-    async def passes(
-        self, samples: Samples, until: Callable[[Inventory], bool], most_s: int = 10
-    ) -> Inventory:
-        """The inventory once it is so, within so many seconds."""
-        for _ in range(most_s):
-            await samples.after(1.0)
-            if until(found := (await self.inventory("n1"))[0]):
-                return found
-        await samples.after(1.0)  # the last second's news are on the bus by then
-        found = (await self.inventory("n1"))[0]
-        assert until(found), [(gpu.index, gpu.health, gpu.health_reason) for gpu in found.gpus]
-        return found
-
-
-def is_only(index: int, health: Health) -> Callable[[Inventory], bool]:
-    """Whether one GPU is so, and all others are well."""
-    return lambda inventory: (
-        [gpu.health for gpu in inventory.gpus] == [health if at == index else Health.OK for at in range(8)]
-    )
-
-
-def all_well(inventory: Inventory) -> bool:
-    return {gpu.health for gpu in inventory.gpus} == {Health.OK}
+from tests.unit.monitor.fake_nvml import GRAPHICS, MPS, FakeDriver, uuid
+from tests.unit.monitor.machines import SLEEPER, Yard, all_well, is_only
 
 
 @pytest.fixture
@@ -188,7 +70,7 @@ def recovery(box: FakeDriver) -> None:
 @pytest.mark.parametrize(
     ("breaks", "says"),
     [
-        (lose, "fell off the bus; reset the GPU or reboot the machine"),
+        (lose, "fell off the bus; reset the GPU with the monitor stopped, or reboot"),
         (xid, "Xid 79: fell off the bus; reset"),
         (ecc, "memory errors that could not be corrected"),
         (row_failed, "could not be replaced"),
@@ -303,6 +185,8 @@ async def test_a_stranger_makes_its_gpu_foreign_until_it_is_gone(
         assert f"of root (pid {stranger.pid})" in inventory.gpus[5].health_reason
         (process,) = (await samples.after(1.0)).gpus[5].processes or ()
         assert (process.pid, process.user, process.job) == (stranger.pid, "root", None)
+    async with yard.monitor() as samples:
+        assert is_only(5, Health.FOREIGN)((await yard.inventory("n1"))[0])
         box.gpus[5].stop(stranger.pid)
         await yard.passes(samples, all_well)
         assert await yard.events() == [("gpu_foreign", uuid(5)), ("gpu_ok", uuid(5))]
@@ -379,56 +263,58 @@ async def test_mig_mode_takes_a_gpu_out(box: FakeDriver, yard: Yard) -> None:
         assert "MIG mode is on, and Gpuyard hands out whole GPUs" in inventory.gpus[3].health_reason
 
 
-async def test_figures_enter_the_inventory_and_stay(box: FakeDriver, yard: Yard) -> None:
-    await yard.bus.ensure((FIGURES_STREAM, REJECTS_STREAM))
-    figures = Figures("n1", yard.clock.now(), "probe-1", (PairFigure(uuid(1), uuid(0), 251.5),))
-    async with yard.monitor() as samples:
-        await yard.bus.append(FIGURES(node="n1"), encode(figures))
-        measured = await yard.passes(samples, lambda now: now.probed_at_s is not None)
-        assert (measured.links[0].gb_s, measured.links[0].basis) == (251.5, Basis.MEASURED)
-        assert measured.links[1].basis is not Basis.MEASURED
-        await samples.after(61.0)
-    async with yard.monitor():
-        assert (await yard.inventory("n1"))[0].links == measured.links
-    assert await yard.events() == [("probed", None)]
-
-
-async def test_figures_that_can_not_be_true_are_set_aside(box: FakeDriver, yard: Yard) -> None:
-    await yard.bus.ensure((FIGURES_STREAM, REJECTS_STREAM))
-    wrong = Figures("n1", yard.clock.now(), "probe-1", (PairFigure(uuid(1), uuid(0), 99_999.0),))
-    async with yard.monitor():
-        await yard.bus.append(FIGURES(node="n1"), encode(wrong))
-        await yard.bus.append(FIGURES(node="n1"), b"\xc1")
-        counted = 'gpuyard_rejected_total{subject="gpuyard.figures"}'
-        await yard.until(lambda: counted in yard.metrics.render().decode() and yard.metric(counted) == 2)
-        assert (await yard.inventory("n1"))[0].probed_at_s is None
-        assert await yard.bus.last(REJECTS_STREAM, REJECTED(stream="figures"))
-
-
-async def test_the_last_hour_is_answered(box: FakeDriver, yard: Yard) -> None:
-    async with yard.monitor() as samples:
-        for _ in range(5):
+@pytest.mark.parametrize("kind", [GRAPHICS, MPS])
+async def test_a_stranger_that_draws_stays_seen_while_the_hardware_is_looked_at_anew(
+    box: FakeDriver, yard: Yard, stranger: subprocess.Popen[bytes], kind: int
+) -> None:
+    yard.boot("boot-1")
+    box.gpus[5].run(stranger.pid, kind=kind)
+    # Not at a second at which what is costly is read too.
+    async with yard.monitor(inventory_every_s=61.0) as samples:
+        await yard.passes(samples, is_only(5, Health.FOREIGN))
+        for _ in range(70):
             await samples.after(1.0)
-        question = encode(HistoryQuery(last_s=6, step_s=2))
-        answer = await yard.bus.request(HISTORY_QUERY(node="n1"), question, timeout_s=5.0)
-        history: History = decode(answer.payload, HISTORY_QUERY.answer)
-        assert [gpu.uuid for gpu in history.gpus] == [uuid(index) for index in range(8)]
-        assert history.gpus[3].utilisation == pytest.approx((0.3, 0.3, 0.3))
-        bad = await yard.bus.request(HISTORY_QUERY(node="n1"), b"\xc1", timeout_s=5.0)
-        assert decode(bad.payload, HISTORY_QUERY.answer).code == "invalid"
+            assert is_only(5, Health.FOREIGN)((await yard.inventory("n1"))[0])
 
 
-async def test_samples_carry_all_that_the_driver_tells(box: FakeDriver, yard: Yard) -> None:
-    gpu = box.gpus[0]
-    gpu.pcie_tx_kb_s, gpu.ecc_corrected, gpu.clock_reasons = 1000, 3, 0x4
+async def test_a_lost_gpu_is_back_a_minute_after_it_answers(box: FakeDriver, yard: Yard) -> None:
     async with yard.monitor() as samples:
-        gpu.nvlink_tx_kib += 2048
-        sample = (await samples.after(1.0)).gpus[0]
-        assert sample.nvlink_tx_bytes_s == 2048 * 1024
-        assert sample.nvlink_rx_bytes_s == 0
-        assert (sample.pcie_tx_bytes_s, sample.ecc_corrected) == (1_000_000, 3)
-        assert sample.clock_reasons == ("power_cap",)
-        asked = box.asked("nvmlDeviceGetPcieThroughput")
-        for _ in range(8):
-            await samples.after(1.0)
-        assert box.asked("nvmlDeviceGetPcieThroughput") - asked == 2 * 2 * 8
+        box.gpus[3].lost, box.count = 1, 3
+        await samples.after(60.0)
+        await yard.passes(samples, lambda now: now.gpus[3].health is Health.OUT, 1)
+        box.gpus[3].lost, box.count = 0, 8
+        await yard.passes(samples, all_well, 66)
+
+
+@pytest.mark.parametrize("number", [62, 74, 79, 119])
+async def test_a_reset_shows_by_the_energy_counter(box: FakeDriver, yard: Yard, number: int) -> None:
+    box.gpus[3].energy_mj = 9_000_000
+    async with yard.monitor() as samples:
+        box.xid(3, number)
+        await yard.passes(samples, is_only(3, Health.OUT))
+        box.gpus[3].energy_mj += 1_000_000
+        await yard.passes(samples, is_only(3, Health.OUT), 8)
+    # The reset comes between two monitors: it needs a device that nobody holds.
+    box.gpus[3].energy_mj = 2_000
+    async with yard.monitor() as samples:
+        await yard.passes(samples, all_well, 1)
+    assert await yard.events() == [("xid", uuid(3)), ("gpu_out", uuid(3)), ("gpu_ok", uuid(3))]
+
+
+async def test_without_an_energy_counter_an_xid_lasts_until_the_boot(box: FakeDriver, yard: Yard) -> None:
+    box.gpus[3].refuse("nvmlDeviceGetTotalEnergyConsumption")
+    for _ in range(2):
+        async with yard.monitor() as samples:
+            box.xid(3, 119)
+            await yard.passes(samples, is_only(3, Health.OUT))
+
+
+async def test_rules_that_are_switched_off_take_nothing_out(box: FakeDriver, yard: Yard) -> None:
+    nvlink_down(box)
+    box.xid(3, 74)
+    async with yard.monitor() as samples:
+        await yard.passes(samples, is_only(3, Health.OUT))
+    async with yard.monitor("nvlink", "xid") as samples:
+        await yard.passes(samples, all_well, 1)
+        box.xid(3, 79)
+        await yard.passes(samples, all_well, 10)

@@ -7,8 +7,11 @@ from itertools import combinations
 import pytest
 from structlog.testing import capture_logs
 
+from gpuyard.bus.port import From
+from gpuyard.contracts.codec import decode
 from gpuyard.contracts.hardware import Gpu, Health, Host, Link
-from gpuyard.contracts.subjects import INVENTORY, NODES_STREAM
+from gpuyard.contracts.node_event import NodeEvent
+from gpuyard.contracts.subjects import INVENTORY, NODE_EVENT, NODE_EVENTS_STREAM, NODES_STREAM
 from gpuyard_monitor.core.look import Hardware, Look, Trouble
 from gpuyard_monitor.core.readings import Found, Reading, Xid
 from gpuyard_monitor.core.watch import Watch
@@ -122,7 +125,7 @@ async def test_a_gpu_that_stops_answering_is_out_at_once_and_keeps_its_place(
         await samples.after(1.0)
         lost, well = (await world.inventory("n1"))[0].gpus
         assert (lost.uuid, lost.health) == ("g0", Health.OUT)
-        assert lost.health_reason == "fell off the bus; reset the GPU or reboot the machine"
+        assert lost.health_reason.startswith("fell off the bus; reset the GPU with the monitor stopped")
         assert (well.uuid, well.health) == ("g1", Health.OK)
         await samples.after(60.0)
         await samples.after(1.0)
@@ -140,7 +143,8 @@ async def test_an_inventory_that_the_bus_lost_is_written_again(
             await world.bus.append(INVENTORY(node="n1"), b"\xc1")
         await samples.after(61.0)
         await samples.after(1.0)
-        assert (await world.inventory("n1"))[0].at_s == world.clock.now() - 1.0
+        inventory, seq = await world.inventory("n1")
+        assert (len(inventory.gpus), seq) == (2, 3 if broken else 2)
 
 
 async def test_a_bus_that_is_away_is_counted_and_said_once(world: World, source: Scripted) -> None:
@@ -192,7 +196,7 @@ async def test_gauges_show_unknown_as_nan_and_drop_gpus_that_are_gone(world: Wor
         assert math.isnan(world.metric('gpuyard_gpu_utilisation{gpu="g1",node="n1"}'))
         assert math.isnan(world.metric('gpuyard_node_cpu{node="n1"}'))
         assert world.metric('gpuyard_node_gpus{node="n1"}') == 1
-        assert b'gpu="g0"' not in world.metrics.render()
+        assert b'gpuyard_gpu_utilisation{gpu="g0"' not in world.metrics.render()
 
 
 async def test_a_bug_in_a_source_is_not_hidden(world: World) -> None:
@@ -204,3 +208,117 @@ async def test_a_bug_in_a_source_is_not_hidden(world: World) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await asyncio.wait_for(node.run(), 60)
     assert caught.group_contains(ZeroDivisionError)
+
+
+async def test_gauges_tell_who_is_in_service(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (_, samples):
+        assert world.metric('gpuyard_gpu_in_service{gpu="g0",node="n1"}') == 1
+        source.answering = ("g1",)
+        await samples.after(1.0)
+        await samples.after(1.0)
+        assert world.metric('gpuyard_gpu_in_service{gpu="g0",node="n1"}') == 0
+        assert world.metric('gpuyard_gpu_in_service{gpu="g1",node="n1"}') == 1
+
+
+async def told(world: World) -> list[NodeEvent]:
+    async with world.bus.read(NODE_EVENTS_STREAM, NODE_EVENT(node="n1"), start=From.FIRST) as reader:
+        return [decode((await anext(aiter(reader))).payload, NodeEvent) for _ in range(reader.backlog)]
+
+
+async def test_events_of_an_outage_follow_it_in_order(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (node, samples):
+        world.bus.down = True
+        for number in (31, 79):
+            source.xids = (Xid("g0", number),)
+            world.clock.advance(1.0)
+            await world.until(lambda: not source.xids)
+        source.answering = ("g0",)
+        world.clock.advance(1.0)
+        await world.until(lambda: world.metric('gpuyard_node_gpus{node="n1"}') == 1)
+        world.bus.down = False
+        await samples.after(1.0)
+        await world.until(lambda: not node.unheard)
+        events = await told(world)
+        assert [event.kind for event in events] == ["xid", "xid", "gpu_out", "gpu_lost"]
+        assert world.metric('gpuyard_monitor_events_total{kind="xid",node="n1"}') == 2
+
+
+async def test_a_flood_of_events_keeps_the_newest_and_is_counted(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (node, samples):
+        world.bus.down = True
+        source.xids = tuple(Xid("g0", 1000 + number) for number in range(1200))
+        world.clock.advance(1.0)
+        await world.until(lambda: node.unheard)
+        assert world.metric('gpuyard_monitor_events_dropped_total{node="n1"}') == 200
+        world.bus.down = False
+        await samples.after(1.0)
+        await world.until(lambda: not node.unheard)
+        events = await told(world)
+        assert [event.message.split(":")[0] for event in events] == [
+            f"Xid {1000 + number}" for number in range(200, 1200)
+        ]
+
+
+async def test_an_event_that_was_written_without_an_answer_is_not_written_again(
+    world: World, source: Scripted
+) -> None:
+    async with speaking(world, source) as (node, samples):
+        world.bus.deaf = 1
+        source.xids = (Xid("g0", 31),)
+        await samples.after(1.0)
+        await world.until(lambda: node.unheard)
+        await samples.after(1.0)
+        await world.until(lambda: not node.unheard)
+        assert [event.kind for event in await told(world)] == ["xid"]
+
+
+async def test_labels_are_told(world: World, source: Scripted) -> None:
+    async with speaking(world, source):
+        assert (await world.inventory("n1"))[0].labels == {"rack": "r1"}
+
+
+async def test_nothing_is_told_before_the_last_inventory_is_known(world: World, source: Scripted) -> None:
+    async with speaking(world, source) as (_, samples):
+        source.xids = (Xid("g0", 79),)
+        await samples.after(1.0)
+        await samples.after(1.0)
+    world.bus.down = True
+    node = node_of(world, source)
+    async with running(node.run()):
+        await world.until(lambda: node.unheard == "the bus can't be reached")
+        assert not node.is_recalled.is_set()
+        world.bus.down = False
+        world.clock.advance(1.0)
+        await world.until(lambda: not node.unheard)
+        assert [gpu.health for gpu in (await world.inventory("n1"))[0].gpus] == [Health.OUT, Health.OK]
+
+
+async def test_a_last_inventory_that_nobody_can_read_is_none(world: World, source: Scripted) -> None:
+    await world.bus.ensure((NODES_STREAM,))
+    await world.bus.append(INVENTORY(node="n1"), b"\xc1")
+    async with speaking(world, source):
+        assert len((await world.inventory("n1"))[0].gpus) == 2
+
+
+async def test_a_change_is_told_once_though_the_monitor_was_killed_before_it_was_remembered(
+    world: World, source: Scripted
+) -> None:
+    async with speaking(world, source) as (node, samples):
+        await samples.after(61.0)  # the hardware is looked at anew, and nothing has changed
+        world.bus.refused = INVENTORY(node="n1")
+        source.answering = ("g1",)
+        await samples.after(1.0)
+        await world.until(lambda: node.unheard)
+        assert [event.kind for event in await told(world)] == ["gpu_lost"]
+    world.bus.refused = ""
+    world.clock.advance(30.0)
+    async with speaking(world, source) as (_, samples):
+        assert (await world.inventory("n1"))[0].gpus[0].health is Health.OUT
+        assert [event.kind for event in await told(world)] == ["gpu_lost"]
+        source.answering = ("g0", "g1")
+        for _ in range(62):
+            await samples.after(1.0)
+        source.answering = ("g1",)
+        await samples.after(1.0)
+        await samples.after(1.0)
+        assert [event.kind for event in await told(world)] == ["gpu_lost", "gpu_back", "gpu_ok", "gpu_lost"]

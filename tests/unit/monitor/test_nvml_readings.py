@@ -29,6 +29,7 @@ COSTLY = (
     "nvmlDeviceGetRemappedRows",
     "nvmlDeviceGetRetiredPages",
     "nvmlDeviceGetNvLinkState",
+    "nvmlDeviceGetTotalEnergyConsumption",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 )
@@ -70,12 +71,13 @@ def test_a_paced_reading(driver: FakeDriver, nvml: Nvml) -> None:
     gpu.pcie_tx_kb_s, gpu.pcie_rx_kb_s = 7, 9
     gpu.ecc_corrected, gpu.ecc_uncorrected, gpu.retired_pages, gpu.recovery = 5, 2, 3, 4
     gpu.remapped[0], gpu.remapped[1], gpu.remapped[3] = 1, 2, 1
-    gpu.ports[1].up = False
+    gpu.ports[1].up, gpu.energy_mj = False, 8_250_500
     reading = nvml.read(paced=True)[1]
     assert (reading.pcie_tx_bytes_s, reading.pcie_rx_bytes_s) == (7000, 9000)
     assert (reading.ecc_corrected, reading.ecc_uncorrected, reading.retired_pages) == (5, 2, 3)
     assert reading.remapped == Remapped(1, 2, pending=False, failed=True)
     assert (reading.nvlinks_active, reading.recovery) == (1, "drain_reset")
+    assert reading.energy_j == 8250.5
     assert reading.power_w == 100.501
 
 
@@ -150,6 +152,15 @@ def test_a_process_in_several_lists_is_one(driver: FakeDriver, nvml: Nvml) -> No
     gpu.stop(43)
     gpu.stop(40)
     gpu.stop(41)
+    assert nvml.read(paced=True)[0].processes == ()
+
+
+def test_programs_that_draw_stay_seen_when_the_gpus_are_found_anew(driver: FakeDriver, nvml: Nvml) -> None:
+    driver.gpus[0].run(40, GIB, GRAPHICS)
+    nvml.read(paced=True)
+    nvml.find()
+    assert nvml.read()[0].processes == (RawProcess(40, GIB),)
+    driver.gpus[0].stop(40)
     assert nvml.read(paced=True)[0].processes == ()
 
 

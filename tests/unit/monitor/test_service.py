@@ -153,6 +153,8 @@ async def test_without_nodes_it_speaks_for_this_machine(world: World) -> None:
         ({"nodes": [{"id": "a/b"}]}, "lower-case letters"),
         ({"nodes": [{"id": "a", "captur": "x"}]}, "captur"),
         ({"sample_every_s": 0}, "at least 0.1"),
+        ({"ignored_rules": ["nvlinks"]}, "`nvlinks` is no health rule; did you mean `nvlink`?"),
+        ({"ignored_rules": ["lost"]}, "`lost` can't be switched off"),
     ],
 )
 def test_bad_settings_are_refused(table: dict[str, object], says: str) -> None:

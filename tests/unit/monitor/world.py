@@ -27,6 +27,10 @@ class FlakyBus(MemoryBus):
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(now=clock.now, sleep=clock.sleep)
         self.down = False
+        self.deaf = 0
+        """So many writes are done, but not acknowledged."""
+        self.refused = ""
+        """No writes to this subject."""
         self.open = asyncio.Event()
         self.open.set()
         self.lost = asyncio.Event()
@@ -54,7 +58,13 @@ class FlakyBus(MemoryBus):
     ) -> Appended:
         await self.open.wait()
         self._check()
-        return await super().append(subject, payload, headers=headers, msg_id=msg_id, timeout_s=timeout_s)
+        if subject == self.refused:
+            raise Unavailable("no space left", "Wait.")
+        appended = await super().append(subject, payload, headers=headers, msg_id=msg_id, timeout_s=timeout_s)
+        if self.deaf:
+            self.deaf -= 1
+            raise Unavailable("no acknowledgement", "Wait.")
+        return appended
 
     @asynccontextmanager
     async def read(

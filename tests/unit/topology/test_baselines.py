@@ -28,6 +28,11 @@ def gpus_of(choice: Choice | None) -> tuple[int, ...] | None:
     return None if choice is None else choice.gpus
 
 
+def test_nvlinks_into_a_switch_count_nothing_but_the_level_they_hide() -> None:
+    shape = captured_shape("dgx-h100-8gpu-10hca")
+    assert (pair_score(shape, 0, 1), pair_score(shape, 0, 7)) == (20, 10)
+
+
 def dgx1() -> Shape:
     """The machine of its own tests: a cube mesh of which the PCIe levels are known as well."""
     capture = captures.load(CUBE).topology

@@ -107,6 +107,22 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
         captures.load(str(path))
 
 
+@pytest.mark.timeout(20)
+def test_a_first_line_without_end_is_no_trouble() -> None:
+    assert (
+        parse_capture("box", "# A100 " + "80 GB " * 600_000 + "\n" + TWO).model.name
+        == "NVIDIA A100-SXM4-80GB"
+    )
+
+
+def test_a_name_that_no_terminal_could_show_is_made_one(tmp_path: Path) -> None:
+    path = tmp_path / "b\x1b[31mo\udcffx.txt"
+    path.write_text(TWO)
+    name = captures.load(str(path)).name
+    assert name.isprintable()
+    assert name.encode()
+
+
 @pytest.mark.parametrize(
     ("text", "model"),
     [

@@ -131,6 +131,12 @@ def test_the_driver_knows_better_who_copies_directly() -> None:
     assert alone(Link(0, 1, Level.SINGLE_SWITCH, p2p=False), L40S).gb_s == STAGED_GB_S[4]
 
 
+def test_nvlinks_that_the_driver_does_not_let_copy_go_through_the_host() -> None:
+    barred = alone(Link(0, 1, nvlinks=12, p2p=False), A100)
+    assert (barred.p2p, barred.basis) == (False, Basis.TYPICAL)
+    assert (barred.gb_s or 0.0) <= STAGED_GB_S[4]
+
+
 def test_of_an_unknown_model_it_is_unknown_and_rates_are_typical() -> None:
     pcie, bonded = alone(Link(0, 1, Level.SYSTEM), UNKNOWN), alone(Link(0, 1, nvlinks=2), UNKNOWN)
     assert (pcie.p2p, bonded.p2p) == (None, True)

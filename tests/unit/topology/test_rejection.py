@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpuyard.topology.baselines import first_fit
 from gpuyard.topology.choice import RejectedSet, choose, explained
 from gpuyard.topology.shape import Shape
 from tests.unit.topology.boxes import box, captured_shape, names_of, subsets
@@ -114,6 +115,17 @@ def test_what_is_rejected_is_free_different_and_no_better(name: str) -> None:
                     assert (
                         (other.bottleneck_gb_s, other.sum_gb_s) == figures <= worth(shape.gb_s, choice.gpus)
                     )
+
+
+@pytest.mark.parametrize("name", names_of(range(2, 9)))
+def test_the_choice_of_another_policy_rejects_only_what_is_no_better(name: str) -> None:
+    shape = captured_shape(name)
+    for free in subsets(shape.size)[3::23]:
+        for count in range(2, free.bit_count()):
+            theirs = first_fit(shape, free, count)
+            assert theirs is not None
+            for other in explained(shape, free, theirs):
+                assert (other.bottleneck_gb_s, other.sum_gb_s) <= (theirs.bottleneck_gb_s, theirs.sum_gb_s)
 
 
 @pytest.mark.parametrize("count", [0, 8])

@@ -18,7 +18,7 @@ def edges_of(size: int) -> st.SearchStrategy[Edges]:
     return st.sets(st.sampled_from(list(combinations(range(size), 2))))
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(edges_of(7), st.integers(3, 7))
 def test_a_ring_is_found_if_there_is_one(edges: Edges, length: int) -> None:
     linked = [[float((min(a, b), max(a, b)) in edges) for b in range(7)] for a in range(7)]
@@ -28,6 +28,7 @@ def test_a_ring_is_found_if_there_is_one(edges: Edges, length: int) -> None:
     assert found is None or bits_of(found) in sets
 
 
+@settings(deadline=None)
 @given(edges_of(6), st.integers(0, 63))
 def test_a_ring_of_two_is_a_link_and_of_one_any_gpu(edges: Edges, within: int) -> None:
     graph = graph_of(6, edges)

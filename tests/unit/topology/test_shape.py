@@ -1,10 +1,12 @@
 from itertools import combinations
 
+import pytest
 from msgspec.structs import replace
 
 from gpuyard.contracts.hardware import Basis, Level, Link, Nic
 from gpuyard.topology import captures
 from gpuyard.topology.captured import captured_inventory
+from gpuyard.topology.link_speed import overlaid
 from gpuyard.topology.matrix_text import Affinity
 from gpuyard.topology.shape import Shape, shape_of, shape_of_parts
 from tests.unit.topology.boxes import captured_shape
@@ -69,6 +71,26 @@ def test_noise_tells_no_measured_links_apart() -> None:
 def test_a_degraded_link_stays_slower() -> None:
     shape = measured(48.4, 38.3, 48.1)
     assert (shape.gb_s[0][1], shape.gb_s[0][2], shape.gb_s[1][2]) == (48.1, 38.3, 48.1)
+
+
+def test_slow_and_fast_links_are_told_apart_at_the_gap() -> None:
+    shape = measured(90.0, 98.0, 99.5, 100.0, 120.0, 121.0, size=4)
+    rates = sorted({rate for row in shape.gb_s for rate in row if rate})
+    assert rates == [98.0, 120.0]
+
+
+def test_half_a_probe_prefers_neither_half() -> None:
+    links = captured_inventory(captures.load("azure-ndv2-v100-8gpu")).links
+    half = {(link.a, link.b): (link.gb_s or 0.0) * 0.99 for link in links if link.b < 4}
+    shape = shape_of_parts([Affinity()] * 8, overlaid(links, half))
+    for link in links:
+        if link.nvlinks:
+            assert shape.gb_s[link.a][link.b] == pytest.approx((link.gb_s or 0.0) * 0.99)
+
+
+def test_a_link_that_was_measured_to_carry_nothing_carries_nothing() -> None:
+    shape = measured(48.4, 0.0, 48.1)
+    assert (shape.gb_s[0][1], shape.gb_s[0][2], shape.gb_s[1][2]) == (48.1, 0.0, 48.1)
 
 
 def test_figures_of_a_table_stay_as_they_are() -> None:

@@ -1,6 +1,7 @@
 """What happened between two inventories of a node, as events; docs/concepts/health.md lists their kinds."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gpuyard.contracts.hardware import Gpu, Health, Inventory
 from gpuyard.contracts.node_event import NodeEvent
@@ -23,13 +24,29 @@ KINDS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An event, and as of when the inventory was that it changed.
+
+    A monitor that is killed after it told the event finds the same change again. It finds it in the same
+    inventory, so both are known to be one.
+    """
+
+    event: NodeEvent
+    before_s: float
+
+
 def changes(before: Inventory, after: Inventory) -> tuple[NodeEvent, ...]:
     """Everything that differs, the node's own first, then GPU by GPU."""
     return tuple(_changes(before, after))
 
 
-def xid_event(node: str, xid: Xid, at_s: float) -> NodeEvent:
-    cause = "the GPU goes out of service" if xid.number in xids.HARDWARE else "the GPU stays in service"
+def xid_event(node: str, xid: Xid, at_s: float, *, is_out: bool) -> NodeEvent:
+    """An error, and whether it takes the GPU out of service."""
+    if xid.uuid is None:
+        cause = "the driver does not say on which GPU"
+    else:
+        cause = f"the GPU {'goes out of' if is_out else 'stays in'} service"
     return NodeEvent(node, "xid", at_s, f"Xid {xid.number}: {xids.meaning(xid.number)}; {cause}", xid.uuid)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from gpuyard.contracts.hardware import Gpu, Health, Inventory
-from gpuyard_monitor.core.figures import handed_on
+from gpuyard_monitor.core.figures import advice, handed_on
 from gpuyard_monitor.core.look import Hardware
 from gpuyard_monitor.core.readings import Found
 from gpuyard_monitor.core.roster import joined
@@ -30,7 +30,8 @@ def described(
         source=hardware.source,
         labels=dict(labels),
     )
-    return handed_on(before, inventory) if before else inventory
+    measured = handed_on(before, inventory) if before else inventory
+    return replace(measured, advice=" ".join(filter(None, (measured.advice, advice(measured)))))
 
 
 def is_same_run(a: Inventory, b: Inventory) -> bool:

@@ -1,5 +1,8 @@
 """Measured bandwidths: whether they can be true of this node, and how they enter and stay in its inventory.
 
+A link over which payloads arrived wrong carries nothing that anybody can use: it counts as one of 0 GB/s
+without peer-to-peer copies, until a later probe finds it sound.
+
 The inventory is their only memory. So the one before hands them on to the next: for each pair of GPUs whose
 link is still of the same kind, between the same models.
 """
@@ -17,6 +20,7 @@ from gpuyard.topology.link_speed import described, overlaid
 _MOST_TIMES_EXPECTED = 4.0
 """A copy that seems so much faster than the link's kind allows was not measured, but miscounted."""
 _MOST_AHEAD_S = 3600.0
+_MOST_NAMED = 4
 
 _Pair = frozenset[str]
 
@@ -34,7 +38,9 @@ def check(figures: Figures, inventory: Inventory, now_s: float) -> None:
     if figures.at_s > now_s + _MOST_AHEAD_S:
         raise InvalidSpec("the figures were measured in the future", "Set the clock of the probe's machine.")
     models = [model_in(gpu.model) for gpu in inventory.gpus]
-    expected = _links_by_pair(replace(inventory, links=described(inventory.links, models)))
+    # Whether peers copy was overruled where a link corrupts; a probe may find that it is sound again.
+    links = [replace(link, p2p=None) if _corrupts(link) else link for link in inventory.links]
+    expected = _links_by_pair(replace(inventory, links=described(links, models)))
     for figure in figures.pairs:
         _check_pair(figure, expected.get(frozenset({figure.a, figure.b})), inventory.node)
     if any(group.gpus > len(inventory.gpus) for group in figures.groups):
@@ -45,11 +51,11 @@ def with_figures(inventory: Inventory, figures: Figures) -> Inventory:
     """The inventory with these figures. Older ones than it has change nothing."""
     if inventory.probed_at_s is not None and figures.at_s < inventory.probed_at_s:
         return inventory
-    rates = {frozenset({figure.a, figure.b}): figure.gb_s for figure in figures.pairs}
+    rates = {frozenset({pair.a, pair.b}): pair.gb_s if pair.sound else 0.0 for pair in figures.pairs}
     groups = dict(inventory.allreduce_gb_s) | {group.gpus: group.gb_s for group in figures.groups}
     return replace(
         inventory,
-        links=overlaid(inventory.links, _by_position(inventory, rates)),
+        links=_measured(inventory, rates),
         allreduce_gb_s=tuple(sorted(groups.items())),
         probed_at_s=figures.at_s,
     )
@@ -68,10 +74,33 @@ def handed_on(before: Inventory, inventory: Inventory) -> Inventory:
         return inventory
     return replace(
         inventory,
-        links=overlaid(inventory.links, _by_position(inventory, rates)),
+        links=_measured(inventory, rates),
         allreduce_gb_s=before.allreduce_gb_s if had.keys() == has.keys() == same else (),
         probed_at_s=before.probed_at_s,
     )
+
+
+def advice(inventory: Inventory) -> str:
+    """What the operator must do about links that corrupt; empty if there is none."""
+    gpus = inventory.gpus
+    pairs = [f"{gpus[link.a].index}-{gpus[link.b].index}" for link in inventory.links if _corrupts(link)]
+    if not pairs:
+        return ""
+    told = ", ".join(pairs[:_MOST_NAMED])
+    more = f" and {len(pairs) - _MOST_NAMED} more pairs" if len(pairs) > _MOST_NAMED else ""
+    return (
+        f"Copies between GPUs {told}{more} arrive wrong: switch the IOMMU's translation or ACS off, or look "
+        f"at the bridges; then `gpuyard probe {inventory.node}` again."
+    )
+
+
+def _measured(inventory: Inventory, rates: Mapping[_Pair, float | None]) -> tuple[Link, ...]:
+    links = overlaid(inventory.links, _by_position(inventory, rates))
+    return tuple(replace(link, p2p=False) if _corrupts(link) else link for link in links)
+
+
+def _corrupts(link: Link) -> bool:
+    return link.basis is Basis.MEASURED and link.gb_s == 0.0
 
 
 def _check_pair(figure: PairFigure, expected: Link | None, node: str) -> None:

@@ -4,6 +4,7 @@ A process is a job's if it carries the job's mark and the job holds the GPU. Oth
 in, since facts and processes are not seen at the same moment: only one that stays makes the GPU foreign.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,10 +41,17 @@ def owned(
     return tuple(_owned(process, origins.get(process.pid, UNKNOWN), holders) for process in processes)
 
 
-def strangers(seen: Seen, processes: Sequence[GpuProcess], tolerated: Collection[str], mono_s: float) -> Seen:
-    """Processes that nobody scheduled, each since it was first seen; some programs are tolerated."""
+def strangers(
+    seen: Seen | None, processes: Sequence[GpuProcess], tolerated: Collection[str], mono_s: float
+) -> Seen:
+    """Processes that nobody scheduled, each since it was first seen; some programs are tolerated.
+
+    Args:
+        seen: None at the first look: what is there then did not come just now.
+
+    """
     return {
-        process.pid: seen.get(process.pid, mono_s)
+        process.pid: -math.inf if seen is None else seen.get(process.pid, mono_s)
         for process in processes
         if process.job is None and process.name not in tolerated
     }

@@ -56,6 +56,8 @@ class Reading:
     nvlinks_active: int | None = None
     recovery: str | None = None
     """What the driver wants done, by the names in `RECOVERY`."""
+    energy_j: float | None = None
+    """Running counter since the driver started the GPU, Volta and later."""
 
 
 CLOCK_REASONS = {

@@ -5,7 +5,7 @@ what is wrong, with nothing if all is well, or with None where the driver does n
 either must last before it counts is part of the rule.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gpuyard_monitor.core.readings import Reading
@@ -124,7 +124,7 @@ RULES = (
         "lost",
         "NVML says that the GPU is lost, or no longer lists it since the machine booted",
         "it has answered for 60 s, or the machine boots anew",
-        "reset the GPU or reboot the machine",
+        "reset the GPU with the monitor stopped, or reboot the machine",
         _lost,
         clear_after_s=RESTING_S,
         ends_with_reset=True,
@@ -132,9 +132,10 @@ RULES = (
     Rule(
         "xid",
         "the driver reports a hardware Xid of the list below",
-        "the machine boots anew, another driver is loaded, or a fault ends that only a reset ends "
-        "(`lost`, `ecc`, `rows_pending`, `recovery`)",
-        "reset the GPU or reboot the machine",
+        "the machine boots anew, another driver is loaded, or the GPU was reset: its energy counter falls "
+        "(Volta and later), or a fault ends that only a reset ends (`lost`, `ecc`, `rows_pending`, "
+        "`recovery`)",
+        "reset the GPU with the monitor stopped, or reboot the machine",
     ),
     Rule(
         "ecc",
@@ -212,3 +213,10 @@ RULES = (
 )
 
 BY_NAME = {rule.name: rule for rule in RULES}
+IGNORABLE = tuple(name for name in BY_NAME if name != "lost")
+"""Rules that can be switched off: what does not answer can't be in service."""
+
+
+def in_force(ignored: Collection[str]) -> tuple[Rule, ...]:
+    """The rules without those that are switched off."""
+    return tuple(rule for rule in RULES if rule.name not in ignored)

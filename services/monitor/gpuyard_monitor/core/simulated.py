@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from gpuyard.contracts.hardware import Gpu, Host, Link
 from gpuyard.topology.capture import Capture
 from gpuyard.topology.gpu_models import GpuModel
@@ -18,6 +20,7 @@ from gpuyard.topology.link_speed import described
 from gpuyard_monitor.core.busy import Holders
 from gpuyard_monitor.core.foreign import Origin
 from gpuyard_monitor.core.look import Hardware, Look
+from gpuyard_monitor.core.plain import plain
 from gpuyard_monitor.core.readings import Found, RawProcess, Reading, Remapped
 
 _UUIDS = uuid.UUID("8f6e7d1a-3c2b-5e4f-9a08-5d1c7b6e2f30")
@@ -52,10 +55,11 @@ def simulate(capture: Capture, node: str, at_s: float) -> SimulatedNode:
     """A cold, free node. UUIDs depend on the node's id and the index alone."""
     links = described(capture.topology.links, capture.model)
     gpus = tuple(_gpu(capture, node, index, links) for index in range(len(capture.topology.gpus)))
+    nics = tuple(structs.replace(nic, name=plain(nic.name)) for nic in capture.topology.nics)
     hardware = Hardware(
         _host(capture, node),
-        Found(gpus, links, capture.topology.nics, count=len(gpus)),
-        source=f"{capture.name}: {capture.source}" if capture.source else capture.name,
+        Found(gpus, links, nics, count=len(gpus)),
+        source=plain(f"{capture.name}: {capture.source}" if capture.source else capture.name),
         simulated=True,
     )
     zeros = (0.0,) * len(gpus)
@@ -117,7 +121,7 @@ def _gpu(capture: Capture, node: str, index: int, links: Sequence[Link]) -> Gpu:
     return Gpu(
         uuid=f"GPU-{uuid.uuid5(_UUIDS, f'{node}/{index}')}",
         index=index,
-        model=capture.model.name,
+        model=plain(capture.model.name),
         memory_bytes=capture.model.memory_bytes,
         numa=affinity.numa,
         cpus=affinity.cpus,

@@ -1,31 +1,48 @@
 """What is followed of one GPU from second to second: its health, its traffic, who uses it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gpuyard.contracts.hardware import Gpu, GpuProcess, GpuSample
-from gpuyard_monitor.core import foreign
-from gpuyard_monitor.core.health import Chart, Moment, verdict
+from gpuyard.contracts.hardware import Fault, Gpu, GpuProcess, GpuSample
+from gpuyard_monitor.core import foreign, xids
+from gpuyard_monitor.core.health import Chart, Moment, recalled, verdict
 from gpuyard_monitor.core.readings import Reading
-from gpuyard_monitor.core.rules import Known
+from gpuyard_monitor.core.rules import Known, Rule
 from gpuyard_monitor.core.sampling import Instruments, read_on, sample_of
 
 
 class Ward:
-    """One GPU. `known` is what the hardware says of it."""
+    """One GPU. `known` is what the hardware says of it, `rules` are the health rules in force."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
         self.known = Known()
         self.chart = Chart()
         self._instruments: Instruments | None = None
         self._processes: tuple[GpuProcess, ...] | None = None
-        self._strangers: foreign.Seen = {}
+        self._strangers: foreign.Seen | None = None
         self._complaint = ""
 
     def see(self, reading: Reading, now: Moment, *, paced: bool) -> None:
-        self.chart = self.chart.after_reading(reading, self.known, now)
+        self.chart = self.chart.after_reading(reading, self.known, now, self._rules)
         self._instruments = read_on(self._instruments, reading, now.mono_s, paced)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it did not answer when it was last asked."""
+        return self._instruments is not None and self._instruments.reading.lost
+
+    def see_xid(self, number: int, now: Moment) -> bool:
+        """Whether that takes the GPU out of service."""
+        is_fault = number in xids.HARDWARE and any(rule.name == "xid" for rule in self._rules)
+        if is_fault:
+            self.chart = self.chart.after_xid(number, now)
+        return is_fault
+
+    def recall(self, faults: Iterable[Fault]) -> None:
+        """Go on from what an earlier monitor knew."""
+        self.chart = recalled(faults, self._rules).joined(self.chart)
 
     def see_processes(
         self,
@@ -45,7 +62,7 @@ class Ward:
 
     def sample(self) -> GpuSample | None:
         """None while it is lost, or was never read."""
-        if self._instruments is None or self._instruments.reading.lost:
+        if self._instruments is None or self.is_lost:
             return None
         return sample_of(self._instruments, self._processes)
 

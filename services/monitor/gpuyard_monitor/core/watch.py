@@ -7,6 +7,7 @@ the last one back, since a monitor without memory would call a broken GPU well.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -14,13 +15,13 @@ from gpuyard.contracts.figures import Figures
 from gpuyard.contracts.hardware import Inventory, NodeSample
 from gpuyard.contracts.node_event import NodeEvent
 from gpuyard_monitor.core.busy import Holders
-from gpuyard_monitor.core.changes import changes, xid_event
+from gpuyard_monitor.core.changes import Change, changes, xid_event
 from gpuyard_monitor.core.described import described, is_same_run
 from gpuyard_monitor.core.figures import check, with_figures
-from gpuyard_monitor.core.health import Moment, recalled
+from gpuyard_monitor.core.health import Moment
 from gpuyard_monitor.core.look import Hardware, Look, Trouble
 from gpuyard_monitor.core.readings import Reading, Xid
-from gpuyard_monitor.core.rules import Known
+from gpuyard_monitor.core.rules import Known, in_force
 from gpuyard_monitor.core.ward import Ward
 from gpuyard_monitor.core.wired import expected_nvlinks
 
@@ -33,10 +34,13 @@ class Watch:
 
     Args:
         tolerated: names of programs that may use a GPU although nobody scheduled them.
+        ignored: health rules that are switched off.
 
     """
 
-    def __init__(self, node: str, labels: Mapping[str, str], tolerated: Sequence[str]) -> None:
+    def __init__(
+        self, node: str, labels: Mapping[str, str], tolerated: Sequence[str], ignored: Sequence[str] = ()
+    ) -> None:
         self.inventory: Inventory | None = None
         """The newest that may be told; None before the last one is recalled."""
         self._node = node
@@ -46,8 +50,8 @@ class Watch:
         self._bare: Inventory | None = None
         """The inventory with nobody's health in it."""
         self._trouble: Trouble | None = None
-        self._wards: defaultdict[str, Ward] = defaultdict(Ward)
-        self._events: list[NodeEvent] = []
+        self._wards: defaultdict[str, Ward] = defaultdict(partial(Ward, in_force(ignored)))
+        self._changes: list[Change] = []
         self._xid_told_s: dict[tuple[str | None, int], float] = {}
 
     def see_hardware(self, hardware: Hardware, now: Moment) -> None:
@@ -63,7 +67,7 @@ class Watch:
         self._describe(last, now)
         if last and self._bare and is_same_run(last, self._bare):
             for gpu in last.gpus:
-                self._wards[gpu.uuid].chart = recalled(gpu.faults).joined(self._wards[gpu.uuid].chart)
+                self._wards[gpu.uuid].recall(gpu.faults)
         self.inventory = last
         self._tell(now)
 
@@ -94,13 +98,19 @@ class Watch:
         """
         assert self._bare, "nothing was seen yet"
         check(figures, self._bare, now.at_s)
-        self._bare = with_figures(self._bare, figures)
+        self._describe(with_figures(self._bare, figures), now)
         self._tell(now)
 
-    def new_events(self) -> list[NodeEvent]:
+    def new_changes(self) -> list[Change]:
         """What has happened since the last call, in order."""
-        events, self._events = self._events, []
-        return events
+        new, self._changes = self._changes, []
+        return new
+
+    @property
+    def misses_gpus(self) -> bool:
+        """Whether a GPU does not answer that should: the driver may tell of it again any moment."""
+        unnamed = self._hardware.found.missing if self._hardware and self._hardware.found else 0
+        return unnamed > 0 or any(ward.is_lost for ward in self._wards.values())
 
     def _describe(self, before: Inventory | None, now: Moment) -> None:
         assert self._hardware, "nothing was seen yet"
@@ -131,12 +141,11 @@ class Watch:
     def _see_xid(self, xid: Xid, now: Moment) -> None:
         """An error that comes again and again is told once a minute."""
         ward = self._wards.get(xid.uuid) if xid.uuid else None
-        if ward:
-            ward.chart = ward.chart.after_xid(xid.number, now)
+        is_out = ward is not None and ward.see_xid(xid.number, now)
         key = (xid.uuid, xid.number)
         if now.mono_s - self._xid_told_s.get(key, -_SAME_XID_TOLD_AFTER_S) >= _SAME_XID_TOLD_AFTER_S:
             self._xid_told_s[key] = now.mono_s
-            self._events.append(xid_event(self._node, xid, now.at_s))
+            self._changes.append(Change(xid_event(self._node, xid, now.at_s, is_out=is_out), now.at_s))
 
     def _is_news(self, told: Inventory) -> bool:
         """Whether health or advice are no longer as told; all else changes with the hardware alone."""
@@ -145,10 +154,12 @@ class Watch:
 
     def _tell(self, now: Moment) -> None:
         told, shown = self.inventory, replace(self._shown(), at_s=now.at_s)
+        before_s = told.at_s if told else 0.0
         if self._trouble and shown.gpus and not (told and told.advice == shown.advice):
-            self._events.append(NodeEvent(self._node, self._trouble.event, now.at_s, shown.advice))
-        self._events += changes(told, shown) if told else ()
-        self.inventory = shown
+            event = NodeEvent(self._node, self._trouble.event, now.at_s, shown.advice)
+            self._changes.append(Change(event, before_s))
+        self._changes += [Change(event, before_s) for event in changes(told, shown)] if told else ()
+        self.inventory = _dated(shown, told)
 
     def _shown(self) -> Inventory:
         """The inventory as it is to be told. Trouble with the driver matters where there were GPUs."""
@@ -158,3 +169,8 @@ class Watch:
         return replace(
             bare, gpus=gpus, advice=self._trouble.advice if self._trouble and gpus else bare.advice
         )
+
+
+def _dated(shown: Inventory, told: Inventory | None) -> Inventory:
+    """The inventory as of when it became so: changes are known by the inventory that they change."""
+    return replace(told) if told and replace(shown, at_s=told.at_s) == told else shown
