@@ -10,15 +10,16 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 import gpuyard.probe as program
 from gpuyard.bus.port import Bus, From
 from gpuyard.contracts.codec import decode, encode
 from gpuyard.contracts.errors import GpuyardError
-from gpuyard.contracts.figures import Figures, GbS, GroupFigure, PairFigure
+from gpuyard.contracts.figures import MOST_GB_S, Figures, GroupFigure, PairFigure
 from gpuyard.contracts.hardware import Inventory
 from gpuyard.contracts.ids import slug
 from gpuyard.contracts.job import Job, JobSpec, TaskSpec
@@ -28,6 +29,8 @@ from gpuyard.probe.report import MARK
 
 _MARK = MARK.encode()
 _FOLDER = "probe"
+_Rate = Annotated[float, Meta(gt=0)]
+"""GB/s; copies that do not arrive may seem to run at any rate."""
 
 
 class Plan(Struct, frozen=True, tag="plan"):
@@ -46,7 +49,7 @@ class Pair(Struct, frozen=True, tag="pair"):
 
     a: str
     b: str
-    gb_s: tuple[GbS, GbS]
+    gb_s: tuple[_Rate, _Rate]
     copies: tuple[int, int]
     wrong: tuple[int, int]
     p2p: bool | None = None
@@ -61,7 +64,7 @@ class Group(Struct, frozen=True, tag="group"):
     """All-reduces over a group of GPUs, bus bandwidth."""
 
     gpus: tuple[str, ...]
-    gb_s: GbS
+    gb_s: _Rate
     sums: int
     wrong: int
 
@@ -184,7 +187,9 @@ def figures_of(node: str, job: Job, findings: Findings) -> Figures:
         node,
         job.ended_at_s,
         job.id,
-        pairs=tuple(PairFigure(pair.a, pair.b, min(pair.gb_s), pair.is_sound) for pair in findings.pairs),
+        pairs=tuple(
+            PairFigure(pair.a, pair.b, min(*pair.gb_s, MOST_GB_S), pair.is_sound) for pair in findings.pairs
+        ),
         groups=tuple(GroupFigure(len(group.gpus), group.gb_s) for group in findings.groups if group.is_sound),
     )
 

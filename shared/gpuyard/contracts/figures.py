@@ -11,7 +11,8 @@ from msgspec import Meta, Struct
 from gpuyard.contracts.hardware import Seconds
 from gpuyard.contracts.ids import GpuId, NodeId
 
-GbS = Annotated[float, Meta(gt=0, le=100_000, description="GB/s.")]
+MOST_GB_S = 100_000
+GbS = Annotated[float, Meta(gt=0, le=MOST_GB_S, description="GB/s.")]
 
 
 class PairFigure(Struct, frozen=True):

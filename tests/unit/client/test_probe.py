@@ -82,6 +82,16 @@ def test_the_slower_way_counts_and_a_link_that_corrupts_is_told_as_such() -> Non
     assert figures == structs.replace(FIGURES_OF_NODE, pairs=pairs, groups=(GroupFigure(2, 20.0),))
 
 
+def test_copies_that_never_arrive_may_seem_to_run_at_any_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    instant = structs.replace(CORRUPT, gb_s=(250_000.0, 134_000.0))
+    report.tell("pair", **structs.asdict(instant))
+    told = parse_line(line(capsys.readouterr().out.strip().encode()))
+    assert told == instant
+    job = structs.replace(a_job(), id="probe-n0-abc", ended_at_s=7.0)
+    figures = figures_of("n0", job, taken(PLAN, instant, Done()))
+    assert decode(encode(figures), Figures).pairs[0].sound is False
+
+
 @pytest.mark.parametrize(
     "garbled",
     [

@@ -139,6 +139,12 @@ def test_a_link_that_corrupts_carries_nothing() -> None:
     assert link(box, 0, 1) == link(inventory(), 0, 1)
 
 
+def test_a_link_that_corrupts_at_any_rate_is_believed() -> None:
+    box = inventory()
+    found = PairFigure(box.gpus[0].uuid, box.gpus[1].uuid, 90_000.0, sound=False)
+    check(Figures("n1", NOW_S, "probe-1", (found,)), box, NOW_S)
+
+
 def test_the_pairs_that_corrupt_are_named() -> None:
     assert advice(inventory()) == ""
     assert advice(corrupted(inventory(), (3, 0))).startswith("Copies between GPUs 0-3 arrive wrong: ")

@@ -106,7 +106,8 @@ def _corrupts(link: Link) -> bool:
 def _check_pair(figure: PairFigure, expected: Link | None, node: str) -> None:
     if expected is None:
         raise InvalidSpec(f"{figure.a} and {figure.b} are no two GPUs of {node}")
-    if expected.gb_s and figure.gb_s > _MOST_TIMES_EXPECTED * expected.gb_s:
+    # A copy that does not arrive may take no time at all.
+    if figure.sound and expected.gb_s and figure.gb_s > _MOST_TIMES_EXPECTED * expected.gb_s:
         raise InvalidSpec(
             f"{figure.gb_s:g} GB/s over {expected.label}, which has about {expected.gb_s:g}: that can't be"
         )
