@@ -11,9 +11,16 @@ _WAIT_S = 10.0
 _VERSION = 3
 """Raised when a table changes; a file of another version is made anew."""
 _DAMAGED = frozenset(
-    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR}
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        # Statements here are correct and keep what they must: if not, the tables are not what they were.
+        sqlite3.SQLITE_SCHEMA,
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+    }
 )
-"""Statements here are correct: `SQLITE_ERROR` says that a table is not what it was."""
 
 
 class DamagedIndexError(OSError):
@@ -44,7 +51,7 @@ class Database:
         with self._errors():
             ((tables,),) = self._db.execute("SELECT count(*) FROM sqlite_schema")
             ((version,),) = self._db.execute("PRAGMA user_version")
-            ((verdict,),) = self._db.execute("PRAGMA quick_check(1)")
+            ((verdict,),) = self._db.execute("PRAGMA integrity_check(1)")
             if verdict != "ok" or (tables and version != _VERSION):
                 raise DamagedIndexError(f"the index is not sound: {verdict}, version {version}")
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -74,10 +81,18 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:
+            raise self.found_damage(str(error)) from error
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            if _is_damage(error):
                 raise self.found_damage(str(error)) from error
             raise OSError(f"the index can't be used: {error}") from error
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    if isinstance(error, sqlite3.OperationalError) and not hasattr(error, "sqlite_errorcode"):
+        return True  # text that is none
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
 def remove_database(path: Path) -> None:

@@ -87,18 +87,23 @@ class Library:
             if frame.first_seq < next_seq:
                 next_seq = frame.first_seq
                 yield frame
-        yield from self._again(lambda seq: self._parts_back(stream, seq, times), next_seq, _first)
+        yield from self._again(
+            lambda seq, is_last: self._parts_back(stream, seq, times, is_last), next_seq, _first
+        )
 
     def _sealed(self, stream: Stream, from_seq: int, times: Times) -> Iterator[Frame]:
-        return self._again(lambda seq: self._parts(stream, seq, times), from_seq, _next)
+        return self._again(lambda seq, is_last: self._parts(stream, seq, times, is_last), from_seq, _next)
 
     def _again(
-        self, read: Callable[[int], Iterator[Frame]], seq: int, end: Callable[[Frame], int]
+        self, read: Callable[[int, bool], Iterator[Frame]], seq: int, end: Callable[[Frame], int]
     ) -> Iterator[Frame]:
-        """Segments may go while they are read, since others took their place: then the index knows those."""
+        """Segments may go while they are read, since others took their place: then the index knows those.
+
+        One that is still missing at the last look is lost.
+        """
         for look in range(_LOOKS):
             try:
-                for frame in read(seq):
+                for frame in read(seq, look == _LOOKS - 1):
                     seq = end(frame)
                     yield frame
             except FileNotFoundError as error:
@@ -107,29 +112,33 @@ class Library:
             else:
                 return
 
-    def _parts(self, stream: Stream, from_seq: int, times: Times) -> Iterator[Frame]:
+    def _parts(self, stream: Stream, from_seq: int, times: Times, is_last_look: bool) -> Iterator[Frame]:
         next_seq = from_seq
         for part in self.index.parts(stream, from_seq):
-            wanted = self._wanted(stream, part, times)
+            wanted = self._wanted(stream, part, times, is_last_look)
             for run in _runs([place for place in wanted if place.entry.next_seq > next_seq]):
                 for frame in self._of_run(stream, part, run):
                     next_seq = frame.next_seq
                     yield frame
 
-    def _parts_back(self, stream: Stream, before_seq: int, times: Times) -> Iterator[Frame]:
+    def _parts_back(
+        self, stream: Stream, before_seq: int, times: Times, is_last_look: bool
+    ) -> Iterator[Frame]:
         for part in reversed(self.index.parts(stream)):
             if part.row.first_seq < before_seq:
-                for place in reversed(self._wanted(stream, part, times)):
+                for place in reversed(self._wanted(stream, part, times, is_last_look)):
                     if place.entry.first_seq < before_seq:
                         yield from self._of_run(stream, part, [place])
 
-    def _wanted(self, stream: Stream, part: Located, times: Times) -> list[Place]:
+    def _wanted(self, stream: Stream, part: Located, times: Times, is_last_look: bool) -> list[Place]:
         """Frames of a part with lines of these times."""
         if not times(part.row.first_at_s, part.row.last_at_s):
             return []
         try:
             places = self.places(part)
-        except DamagedError as error:
+        except (DamagedError, FileNotFoundError) as error:
+            if isinstance(error, FileNotFoundError) and not is_last_look:
+                raise
             self._on_damage(Damage(stream, part.row.first_seq, part.row.next_seq, str(error)))
             return []
         return [place for place in places if times(place.entry.first_at_s, place.entry.last_at_s)]

@@ -24,6 +24,7 @@ from gpuyard_logger.core.shares import share_of
 from gpuyard_logger.database import DamagedIndexError
 from gpuyard_logger.desk import Desk
 from gpuyard_logger.keep_desk import KeepDesk
+from gpuyard_logger.keep_home import Homecoming, Release
 from gpuyard_logger.measure import Measures
 from gpuyard_logger.numbers import NumberReader
 from gpuyard_logger.partition import Partition
@@ -56,6 +57,7 @@ class LoggerService:
         """Partitions that are being given up."""
         self._roster = Roster(context, shelf.logger, lambda: tuple(sorted(self._owned)))
         self._keeper = Keeper(context, config, shelf, self._owned)
+        self._homecoming = Homecoming(context, shelf, self._owned, config.keep_interval_s)
         self._mover = Mover(context, config, shelf, self._owned, lambda: self._keeper.is_short)
         context.health.note("logger", shelf.logger)
 
@@ -67,7 +69,9 @@ class LoggerService:
                     await self._serve()
                 except* DamagedIndexError as errors:
                     self._context.log.error("index is made anew", why=str(_first(errors)))
+                self._context.health.not_ready("the index is made anew")
                 self._shelf.renew_index()
+                await self._context.clock.sleep(BEAT_S)
         finally:
             self._shelf.close()
 
@@ -78,6 +82,8 @@ class LoggerService:
             tasks.create_task(Lender(self._context, self._shelf).run())
             tasks.create_task(Desk(self._context, self._answers).run())
             tasks.create_task(self._keeper.run())
+            tasks.create_task(self._homecoming.run())
+            tasks.create_task(Release(self._context, self._shelf, self._config.readers_s).run())
             if self._objects is not None:
                 tasks.create_task(self._mover.run())
             tasks.create_task(self._keep_share(tasks))

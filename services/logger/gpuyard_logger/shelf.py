@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 from uuid import uuid4
 
 from gpuyard.contracts.errors import Conflict
-from gpuyard_logger.database import DamagedIndexError, remove_database
+from gpuyard_logger.database import remove_database
 from gpuyard_logger.folder import Folder
 from gpuyard_logger.index import Index
 from gpuyard_logger.keep_index import KeepIndex
@@ -72,7 +72,7 @@ class Shelf:
         self.index = Index(self._index_path, self.damage)
         try:
             self.index.prepare()
-        except DamagedIndexError:
+        except OSError:  # whatever it is, a new one is as good
             self.index.close()
             remove_database(self._index_path)
             self.index = Index(self._index_path, self.damage)

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import closing
 
+from msgspec.structs import replace
+
 from gpuyard.contracts.segment import Segment
 from gpuyard.runtime.service import Context
 from gpuyard_logger.blobs import Objects
@@ -98,16 +100,23 @@ class Upkeep:
             self._shelf.folder.remove(self._retired.popleft()[1])
 
     async def settle(self) -> None:
-        """Adopt or remove files of this disk that no record says to lie here."""
-        folder, index = self._shelf.folder, self._shelf.index
-        elsewhere = index.marks(self._partition).keys() - index.held_by(self._shelf.logger)
+        """Make records and disk agree: adopt files that no record names, remove what moved."""
+        folder, me = self._shelf.folder, self._shelf.logger
         names = folder.names()
-        for name in names & elsewhere:
-            folder.remove(name)
-        await self._adopter.adopt(
-            folder, self._shelf.logger, names - elsewhere - index.held_by(self._shelf.logger)
-        )
+        marks = self._shelf.index.marks(self._partition)
+        for name in names & marks.keys():
+            if not marks[name].holder:
+                folder.remove(name)
+            elif marks[name].holder != me:
+                await self._take_over(name)
+        await self._adopter.adopt(folder, me, names - self._shelf.index.held_by(me) - marks.keys())
         self.settled.set()
+
+    async def _take_over(self, segment: str) -> None:
+        """Its file was brought here from another logger's disk, or this logger has lost its name."""
+        record = await self._catalogue.record(segment)
+        if record is not None:
+            await self._catalogue.add(replace(record, holder=self._shelf.logger))
 
     async def sweep(self, objects: Objects) -> None:
         """The same for object storage: what was half moved, or dropped, is still there."""

@@ -101,6 +101,13 @@ class SegmentRead(Struct, frozen=True):
     size_bytes: Annotated[int, Meta(ge=1, le=786432)]
 
 
+class SegmentReleased(Struct, frozen=True):
+    """A segment lies elsewhere now, as its record says."""
+
+    segment: SegmentId
+    partition: Partition
+
+
 class SegmentBytes(Struct, frozen=True, tag="bytes", tag_field="type"):
     """The bytes; fewer at the segment's end."""
 

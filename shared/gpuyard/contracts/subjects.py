@@ -24,6 +24,7 @@ from gpuyard.contracts.segment import (
     Segment,
     SegmentBytes,
     SegmentRead,
+    SegmentReleased,
 )
 from gpuyard.contracts.series import SeriesPage, SeriesQuery
 
@@ -225,6 +226,12 @@ SEGMENT_READ = Channel(
     "Ask the holder of a segment for bytes of it.",
     answer=SegmentBytes | Failure,
 )
+SEGMENT_RELEASED = Channel(
+    "gpuyard.released.{logger}",
+    SegmentReleased,
+    "owner of the partition",
+    "A segment that this logger held lies elsewhere now.",
+)
 REJECTED = Channel(
     "gpuyard.rejected.{stream}", Rejected, "any service", "A message that can't be read.", REJECTS_STREAM
 )
@@ -296,4 +303,5 @@ CHANNELS = (
     LOG_OWNER_QUERY,
     SERIES_QUERY,
     SEGMENT_READ,
+    SEGMENT_RELEASED,
 )

@@ -51,6 +51,7 @@ from gpuyard.contracts.segment import (
     Segment,
     SegmentBytes,
     SegmentRead,
+    SegmentReleased,
 )
 from gpuyard.contracts.series import SeriesChunk, SeriesPage, SeriesQuery
 
@@ -265,5 +266,6 @@ EXAMPLES: tuple[Struct, ...] = (
     Dropped("digits-abc234", NOW_S, "older than 30 days"),
     LoggerBeat("logger-0a1b2c", NOW_S, (0, 5)),
     SegmentRead("0f" * 16, 8, 786_432),
+    SegmentReleased("0f" * 16, 5),
     SegmentBytes(b"\x00\xff"),
 )

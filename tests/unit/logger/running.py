@@ -113,6 +113,17 @@ async def ask(bus: Bus, query: LogQuery | bytes) -> LogPage | Failure:
     return page
 
 
+async def ask_page(bus: Bus, query: LogQuery) -> LogPage:
+    """The answer, once a logger has it."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            with suppress(Unavailable):
+                answer = await ask(bus, query)
+                if isinstance(answer, LogPage):
+                    return answer
+            await asyncio.sleep(0.001)
+
+
 async def stored_through(bus: Bus, seq: int, query: LogQuery) -> LogPage:
     """The answer of a logger that has stored the stream up to `seq`."""
     async with asyncio.timeout(LIMIT_S):
