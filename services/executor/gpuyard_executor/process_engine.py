@@ -62,7 +62,7 @@ class ProcessEngine:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
         for rank in self._ranks.values():
-            rank.disconnect()
+            rank.link.disconnect()
         os.close(self._guard)
 
     def directory(self, key: RankKey) -> Path:
@@ -95,11 +95,11 @@ class ProcessEngine:
 
     async def start(self, key: RankKey, env: Mapping[str, str]) -> None:
         rank = self._ranks[key]
-        rank.tell({"do": "start", "env": {**env, MARK: str(rank.directory.path)}})
+        rank.link.tell({"do": "start", "env": {**env, MARK: str(rank.directory.path)}})
 
     async def stop(self, key: RankKey, grace_s: float) -> None:
         if rank := self._ranks.get(key):
-            rank.tell({"do": "stop", "grace_s": grace_s})
+            rank.link.tell({"do": "stop", "grace_s": grace_s})
 
     async def output(self, key: RankKey, offset: int = 0) -> AsyncGenerator[Sequence[OutputChunk], None]:
         rank = self._ranks[key]
