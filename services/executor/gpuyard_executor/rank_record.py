@@ -2,7 +2,7 @@
 
 First the plan, written by the executor that makes the file. Then the id of the rank's first process, written
 by that process before it becomes the command; a container has none of ours. Last how it ended, written once
-nothing of the rank is left, by the supervisor or by an executor that finds the supervisor gone. A line without
+nothing of the rank is left, by the supervisor or keeper, or by an executor that finds it gone. A line without
 its end was never written.
 
 The file is also the lock: its supervisor holds it locked as long as it lives.
@@ -34,7 +34,10 @@ class PlanLine(Struct, frozen=True):
 
 
 class EndLine(Struct, frozen=True):
-    """How it ended. `failed`: stage and error number. `lost`: the executor's guess; nobody saw it."""
+    """How it ended. `failed`: stage and error number. `lost`: the executor's guess; nobody saw it.
+
+    `cause` and `message` are the engine's, for a container.
+    """
 
     code: int | None = None
     started_at_s: float | None = None
@@ -42,6 +45,8 @@ class EndLine(Struct, frozen=True):
     stopped: bool = False
     failed: tuple[str, int] | None = None
     lost: ExitCause | None = None
+    cause: ExitCause | None = None
+    message: str = ""
 
 
 class RankRecord(NamedTuple):

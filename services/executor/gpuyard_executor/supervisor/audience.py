@@ -1,4 +1,4 @@
-"""The executors connected to a supervisor: usually one, none while it is away, two for a moment at its restart."""
+"""Executors connected to a supervisor: one, or none while it is away, or two for a moment at its restart."""
 
 import socket
 from collections.abc import Callable

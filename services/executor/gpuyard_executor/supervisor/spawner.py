@@ -38,7 +38,7 @@ def spawn(requests: socket.socket) -> None:
 
 
 def supervise(directory: int, record: int, listener: int) -> NoReturn:
-    """Be the supervisor, or keeper, of the rank in this directory. Holding its record open holds it locked."""
+    """Be the supervisor or keeper of the rank in this directory. Its record, held open, is locked."""
     try:
         os.setsid()
         os.fchdir(directory)
