@@ -26,7 +26,12 @@ def install(path: Path, log: Path) -> None:
 def main(log: str) -> None:
     arguments = sys.argv[1:]
     if "create" in arguments:
-        _inject(Path(arguments[arguments.index("--bundle") + 1]) / "config.json", Path(log))
+        bundle, words = (Path(arguments[arguments.index(name) + 1]) for name in ("--bundle", "--log"))
+        try:
+            _inject(bundle / "config.json", Path(log))
+        except LookupError as error:
+            words.write_text(json.dumps({"level": "error", "msg": str(error)}))
+            sys.exit(1)
     os.execvp("runc", ["runc", *arguments])
 
 
@@ -38,7 +43,7 @@ def _inject(path: Path, log: Path) -> None:
         file.write(f"{config.get('hostname')} {wanted}\n")
     gpus = [gpu for gpu in wanted.split(",") if gpu not in ("", "void", "none")]
     if MISSING in gpus:
-        sys.exit(f"nvidia-container-cli: device error: {MISSING}: unknown device")
+        raise LookupError(f"nvidia-container-cli: device error: {MISSING}: unknown device")
     linux = config["linux"]
     for gpu in gpus:
         device = {

@@ -62,7 +62,7 @@ class DockerDirectory(RankDirectory):
         return None
 
     def note_stop(self) -> None:
-        if self.stopped_at_s is None:
+        if self.stopped_at_s is None and self.path.exists():
             self._stop.touch()
             os.utime(self._stop, times=(time.time(),) * 2)  # a new file's own time lags a tick behind
 
