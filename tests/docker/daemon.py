@@ -97,6 +97,9 @@ class Daemon:
                     process.wait(_START_S)
                 process.kill()
                 process.wait()
+        for pid in _shims_of(self.folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for mount in _mounts_below(self.folder):
             subprocess.run(["umount", "-l", mount], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -155,3 +158,14 @@ def running(*, live_restore: bool = True) -> Iterator[Daemon]:
 def _mounts_below(folder: Path) -> list[str]:
     lines = Path("/proc/self/mounts").read_text().splitlines()
     return [line.split()[1] for line in lines if line.split()[1].startswith(f"{folder}/")][::-1]
+
+
+def _shims_of(folder: Path) -> list[int]:
+    """What containerd leaves behind of containers whose start was cut short."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if words[0].endswith(b"containerd-shim-runc-v2") and f"{folder}/c/sock".encode() in words:
+                found.append(int(path.parent.name))
+    return found

@@ -200,7 +200,7 @@ async def test_ranks_of_a_gang_reach_each_other_by_name(rig: Rig, client: APICli
 async def test_gangs_reach_neither_each_other_nor_the_machine(rig: Rig) -> None:
     """The machine's own address is tried by way of every route that a container has."""
     waits = "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1; echo x | nc -l -p 5000"
-    ((server, other),) = [await run_gang(rig, waits, "sleep 1000")]
+    server, other = await run_gang(rig, waits, "sleep 1000")
     async for (chunk,) in rig.engine.output(server):
         address = chunk.data.decode().strip()
         break

@@ -6,6 +6,7 @@ our errors: `Unavailable` when it is away, `NotFound`, `Conflict`, else `Refused
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from docker.errors import APIError, DockerException
 from gpuyard.contracts.errors import Conflict, GpuyardError, NotFound, Refused, Unavailable
 
 _TIMEOUT_S = 60.0
+_KNOCK_S = 5.0
 _THREADS = 16
 _ANY_VERSION = "1.41"
 _HINT = "Is the Docker engine running, and may this user talk to it? See `gpuyard doctor`."
@@ -142,6 +144,7 @@ class DockerApi:
 
     def _ask(self, call: Callable[[APIClient], T]) -> T:
         with _translated(self._url):
+            _knock(self._url)
             return call(self._connected())
 
     def _connected(self) -> APIClient:
@@ -153,8 +156,17 @@ class DockerApi:
             return self._client
 
 
+def _knock(url: str) -> None:
+    """Find out whether anybody listens: the SDK leaves a socket open for each time that nobody does."""
+    scheme, _, path = url.partition("://")
+    if scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.settimeout(_KNOCK_S)
+            visitor.connect(path)
+
+
 def _newest_version(url: str, timeout_s: float) -> str:
-    """What the engine speaks. The SDK can find out itself, but leaves a socket open if nobody answers."""
+    """What the engine speaks. The SDK can find out itself, but leaves a socket open if it can't."""
     with closing(APIClient(url, _ANY_VERSION, timeout_s)) as client:
         return str(client.version(api_version=False)["ApiVersion"])
 

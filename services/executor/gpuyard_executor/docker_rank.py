@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gpuyard.contracts.errors import Conflict, NotFound, Refused
+from gpuyard.contracts.errors import Conflict, NotFound, Refused, Unavailable
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause
 from gpuyard_executor.core.container_end import ContainerView, end_of, parse_view
@@ -23,6 +23,7 @@ from gpuyard_executor.core.rank import RankEnd, RankKey, RankPlan, RankStatus
 from gpuyard_executor.core.states import step
 from gpuyard_executor.docker_directory import DockerDirectory
 from gpuyard_executor.docker_dock import Dock
+from gpuyard_executor.docker_leftovers import has_leftovers, kill_leftovers
 from gpuyard_executor.docker_maker import Unmakeable
 from gpuyard_executor.rank_directory import boot_id, rank_end
 from gpuyard_executor.rank_record import EndLine
@@ -53,6 +54,8 @@ class DockerRank:
         self._kill_at_s = float("inf")
         self._is_signalled = False
         self._is_leaving = False
+        self._container = ""
+        """The container's id, once it is known."""
         self._end: EndLine | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._attended = asyncio.Event()
@@ -151,7 +154,9 @@ class DockerRank:
 
     async def _view(self) -> ContainerView | None:
         raw = await self._dock.insist(lambda: self._dock.api.inspect(self.name))
-        return parse_view(raw) if raw else None
+        view = parse_view(raw) if raw else None
+        self._container = view.id if view else self._container
+        return view
 
     async def _advance(self, view: ContainerView | None) -> float | None:
         """Take the next step; returns how long to wait for the one after it, None for news only."""
@@ -178,12 +183,16 @@ class DockerRank:
         if not self._attended.is_set():
             return _AGAIN_S
         try:
-            await self._dock.insist(lambda: self._dock.api.start(self.name))
-        except NotFound:
-            pass
-        except (Refused, Conflict) as error:
+            if await has_leftovers(self._container):
+                raise Refused("the container engine was killed while it started it")
+            await self._dock.api.start(self.name)
+        except Unavailable:
+            return _AGAIN_S
+        except (NotFound, Conflict, Refused) as error:
+            is_lost = await has_leftovers(self._container)
+            cause = ExitCause.NODE_LOST if is_lost else ExitCause.LAUNCH
             message = f"its container can't be started: {error.message}"
-            await self._conclude(EndLine(None, None, time.time(), cause=ExitCause.LAUNCH, message=message))
+            await self._conclude(EndLine(None, None, time.time(), cause=cause, message=message))
         return 0.0
 
     async def _press(self) -> float | None:
@@ -248,6 +257,8 @@ class DockerRank:
         """Remove the container, and the network behind the last of its gang, before it counts as over."""
         dock, gang = self._dock, self.status.key.gang
         self._is_leaving = True
+        if self._container:
+            await kill_leftovers(self._container)
         await dock.insist(lambda: dock.api.remove(self.name))
         if not dock.has_ranks(gang):
             await dock.insist(lambda: dock.networks.release(gang))

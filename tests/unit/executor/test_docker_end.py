@@ -9,7 +9,7 @@ from gpuyard.contracts.job import ExitCause
 from gpuyard_executor.core.container_end import ContainerView, Outage, end_of, parse_time, parse_view
 from gpuyard_executor.core.rank import RankEnd
 
-VIEW = ContainerView("exited", 3, started_at_s=10.0, ended_at_s=20.0)
+VIEW = ContainerView("exited", "abc", 3, started_at_s=10.0, ended_at_s=20.0)
 KILLED = replace(VIEW, code=137)
 
 
@@ -33,7 +33,7 @@ def test_a_view_is_read() -> None:
         "StartedAt": "2026-11-21T05:50:39.505504427Z",
         "FinishedAt": "2026-11-21T05:50:40Z",
     }
-    view = parse_view({"State": state})
+    view = parse_view({"Id": "abc", "State": state})
     assert (view.code, view.oom_killed, view.is_over) == (137, True, True)
     assert view.started_at_s == pytest.approx(1795240239.505504)
     assert view.ended_at_s == 1795240240.0
@@ -81,7 +81,8 @@ def test_a_stopped_rank_is_not_blamed_on_anything_else() -> None:
         (Outage(15.0, 30.0), ExitCause.NODE_LOST),
         (Outage(21.0, 30.0), None),
         (Outage(5.0, 15.0), None),
-        (Outage(15.0), None),
+        (Outage(15.0), ExitCause.NODE_LOST),
+        (Outage(21.0), None),
     ],
 )
 def test_killed_while_the_engine_was_away(outage: Outage, cause: ExitCause | None) -> None:
@@ -104,5 +105,5 @@ def test_what_the_launcher_says_is_why_it_did_not_start() -> None:
 
 
 def test_a_view_without_times_or_code() -> None:
-    raw: dict[str, Any] = {"State": {"Status": "created", "StartedAt": "0001-01-01T00:00:00Z"}}
-    assert parse_view(raw) == ContainerView("created")
+    raw: dict[str, Any] = {"Id": "abc", "State": {"Status": "created", "StartedAt": "0001-01-01T00:00:00Z"}}
+    assert parse_view(raw) == ContainerView("created", "abc")

@@ -18,6 +18,7 @@ class ContainerView:
     """A container as the engine shows it. `status`: `created`, `running`, `exited` ..."""
 
     status: str
+    id: str = ""
     code: int | None = None
     oom_killed: bool = False
     error: str = ""
@@ -38,6 +39,7 @@ def parse_view(raw: Mapping[str, Any]) -> ContainerView:
     state = raw["State"]
     return ContainerView(
         status=state["Status"],
+        id=raw["Id"],
         code=state.get("ExitCode"),
         oom_killed=bool(state.get("OOMKilled")),
         error=state.get("Error") or "",
@@ -63,15 +65,15 @@ def parse_time(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """When the engine was last away; None: it never was."""
+    """When the engine was last away. No beginning: it never was; no end: it still is."""
 
     from_s: float | None = None
     to_s: float | None = None
 
     def __contains__(self, at_s: float | None) -> bool:
-        if self.from_s is None or self.to_s is None or at_s is None:
+        if self.from_s is None or at_s is None:
             return False
-        return self.from_s <= at_s <= self.to_s
+        return self.from_s <= at_s and (self.to_s is None or at_s <= self.to_s)
 
 
 def end_of(
