@@ -1,9 +1,9 @@
-"""What every engine promises: processes and memory pass the same suite."""
+"""What every engine promises: containers, processes and memory pass the same suite."""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -13,10 +13,12 @@ import pytest
 from gpuyard.contracts.fact import RankState
 from gpuyard.contracts.job import ExitCause
 from gpuyard_executor.core.rank import ERR, OUT, RankKey, RankPlan, RankStatus
+from gpuyard_executor.docker_runtime import DockerRuntime
 from gpuyard_executor.engine import Engine, OutputChunk
 from gpuyard_executor.memory_engine import MemoryEngine, Script
 from gpuyard_executor.process_engine import ProcessEngine
 from gpuyard_executor.spawner_handle import SpawnerHandle
+from tests.docker.runtime import docker_runtime
 
 GENEROUS_S = 60.0
 SCRIPTS = {
@@ -76,20 +78,39 @@ class ProcessRig:
         await self.open()
 
 
-@pytest.fixture(params=["memory", "process"])
+class DockerRig(ProcessRig):
+    def __init__(self, home: Path, spawner: SpawnerHandle, runtime: DockerRuntime) -> None:
+        super().__init__(home, spawner)
+        self._runtime = runtime
+
+    async def open(self) -> None:
+        self.engine = await self._stack.enter_async_context(self._runtime.engine(self._home))
+
+
+@pytest.fixture(params=["memory", "process", "docker"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     if request.param == "memory":
         yield MemoryRig()
         return
-    spawner = SpawnerHandle()
-    process_rig = ProcessRig(tmp_path / "node", spawner)
-    await process_rig.open()
-    yield process_rig
-    for status in await process_rig.engine.list():
-        await process_rig.engine.stop(status.key, 0.0)
-        await read(process_rig.engine, status.key)
-    await process_rig.close()
-    spawner.close()
+    with closing(SpawnerHandle()) as spawner:
+        if request.param == "process":
+            async with opened(ProcessRig(tmp_path / "node", spawner)) as process_rig:
+                yield process_rig
+            return
+        with closing(docker_runtime(request.getfixturevalue("dockerd"), spawner)) as runtime:
+            async with opened(DockerRig(tmp_path / "node", spawner, runtime)) as docker_rig:
+                yield docker_rig
+
+
+@asynccontextmanager
+async def opened(rig: ProcessRig) -> AsyncIterator[ProcessRig]:
+    """A rig that leaves no rank behind."""
+    await rig.open()
+    yield rig
+    for status in await rig.engine.list():
+        await rig.engine.stop(status.key, 0.0)
+        await exited(rig, status.key)
+    await rig.close()
 
 
 def new_key() -> RankKey:

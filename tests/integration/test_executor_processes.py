@@ -203,7 +203,7 @@ async def test_nobody_waits_for_a_supervisor_that_is_gone(
     key = await run(engine, "sleep", "1000")
     await until(engine, key, RankState.RUNNING)
     os.kill(supervisor_of(engine.directory(key) / "rank"), signal.SIGKILL)
-    while engine._ranks[key]._transport:
+    while engine._ranks[key].link.is_up:
         await asyncio.sleep(0.001)
     async with asyncio.timeout(30.0):
         await engine.stop(key, 0.0)

@@ -69,6 +69,8 @@ class NodePlace:
     home: Path
     address: str
     keep_workdirs: int
+    owner: tuple[int, int] | None = None
+    """User and group of its ranks if they run in containers; None: they are plain processes."""
 
 
 class Node:
@@ -85,8 +87,10 @@ class Node:
         self._journal = Journal(place.home / "orders")
         self._shipped = place.home / "shipped"
         self._shipped.mkdir(exist_ok=True, mode=0o700)
-        self._workdirs = Workdirs(place.home, context.bus, context.clock, place.keep_workdirs)
-        self._gangs = Gangs(place.name, place.address, str(self._workdirs.root), base_env)
+        self._workdirs = Workdirs(place.home, context.bus, context.clock, place.keep_workdirs, place.owner)
+        self._gangs = Gangs(
+            place.name, place.address, str(self._workdirs.root), base_env, is_boxed=place.owner is not None
+        )
         self._incoming: asyncio.Queue[tuple[Event, Delivery | None]] = asyncio.Queue()
         self._is_recorded = True
         """Whether the order in hand is on disk."""

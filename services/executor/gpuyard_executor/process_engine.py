@@ -5,28 +5,25 @@ to a thread and back costs more.
 """
 
 import asyncio
-import fcntl
 import os
 import random
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
 import structlog
 
-from gpuyard.contracts.errors import Conflict
 from gpuyard.runtime.retry import backoff_s
 from gpuyard.telemetry.logs import Log
 from gpuyard_executor.core.rank import RankKey, RankPlan, RankStatus, parse_rank_key
 from gpuyard_executor.engine import OutputChunk
+from gpuyard_executor.home import hold_home
 from gpuyard_executor.leftovers import MARK
 from gpuyard_executor.rank_directory import Limits, RankDirectory
 from gpuyard_executor.spawner_handle import SpawnerHandle
-from gpuyard_executor.spool_reader import SpoolReader
+from gpuyard_executor.spool_reader import delete_segments, follow_spool
 from gpuyard_executor.supervised_rank import SupervisedRank
-from gpuyard_executor.supervisor.spool import segment_name, segment_starts
 
 
 class ProcessEngine:
@@ -43,15 +40,7 @@ class ProcessEngine:
         self._log: Log = structlog.get_logger(service="executor")
 
     async def __aenter__(self) -> "ProcessEngine":
-        (self._home / "ranks").mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._guard = os.open(self._home / "executor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._guard)
-            raise Conflict(
-                f"another executor works in {self._home}", "Stop it, or choose another `dir` for this one."
-            ) from None
+        self._guard = hold_home(self._home, is_container=False)
         await self._adopt()
         return self
 
@@ -62,7 +51,7 @@ class ProcessEngine:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
         for rank in self._ranks.values():
-            rank.disconnect()
+            rank.link.disconnect()
         os.close(self._guard)
 
     def directory(self, key: RankKey) -> Path:
@@ -82,6 +71,9 @@ class ProcessEngine:
         if plan.key in self._ranks:
             return
         rank = self._ranks[plan.key] = self._new_rank(plan.key)
+        if plan.box.image:
+            rank.fail(f"it wants the image `{plan.box.image}`, but this node runs plain processes")
+            return
         try:
             self._set_up(rank, plan)
         except OSError as error:
@@ -95,38 +87,26 @@ class ProcessEngine:
 
     async def start(self, key: RankKey, env: Mapping[str, str]) -> None:
         rank = self._ranks[key]
-        rank.tell({"do": "start", "env": {**env, MARK: str(rank.directory.path)}})
+        rank.link.tell({"do": "start", "env": {**env, MARK: str(rank.directory.path)}})
 
     async def stop(self, key: RankKey, grace_s: float) -> None:
         if rank := self._ranks.get(key):
-            rank.tell({"do": "stop", "grace_s": grace_s})
+            rank.link.tell({"do": "stop", "grace_s": grace_s})
 
-    async def output(self, key: RankKey, offset: int = 0) -> AsyncGenerator[Sequence[OutputChunk], None]:
+    def output(self, key: RankKey, offset: int = 0) -> AsyncGenerator[Sequence[OutputChunk], None]:
         rank = self._ranks[key]
-        reader = SpoolReader(rank.directory.path, offset)
-        try:
-            while True:
-                is_complete = rank.has_exited  # asked before reading: after that nothing more is written
-                chunks = reader.read()
-                if chunks:
-                    yield chunks
-                elif is_complete:
-                    return
-                else:
-                    await rank.output_after(reader.offset)
-        finally:
-            reader.close()
+        return follow_spool(rank.directory.path, offset, rank)
 
     async def remove(self, key: RankKey, *, output_before: int | None = None) -> None:
         rank = self._ranks.get(key)
         if rank is None:
             return
         if output_before is not None:
-            _delete_segments(rank.directory.path, output_before)
+            delete_segments(rank.directory.path, output_before)
             return
         assert rank.has_exited, f"{key} still runs"
         del self._ranks[key]
-        rank.disconnect()
+        rank.link.disconnect()
         await asyncio.to_thread(shutil.rmtree, rank.directory.path, ignore_errors=True)
 
     async def _adopt(self) -> None:
@@ -164,10 +144,3 @@ class ProcessEngine:
                 await asyncio.sleep(backoff_s(tries, chance=random.random()))  # noqa: S311 - jitter
             else:
                 return
-
-
-def _delete_segments(directory: Path, before: int) -> None:
-    starts = segment_starts(str(directory))
-    for start, next_start in pairwise(starts):
-        if next_start <= before:
-            (directory / segment_name(start)).unlink()

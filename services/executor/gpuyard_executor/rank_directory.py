@@ -34,7 +34,7 @@ class RankDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._record = path / "rank"
+        self.record_path = path / "rank"
 
     @contextmanager
     def create(self, plan: RankPlan, limits: Limits) -> Iterator[tuple[int, int, int]]:
@@ -45,31 +45,31 @@ class RankDirectory:
 
         """
         self.path.mkdir(mode=0o700)
-        with _opened(self.path, os.O_DIRECTORY) as directory:
+        with opened(self.path, os.O_DIRECTORY) as directory:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            with _opened(self._record, flags) as record, _listening(directory) as listener:
+            with opened(self.record_path, flags) as record, listening(directory) as listener:
                 fcntl.flock(record, fcntl.LOCK_EX)
-                os.write(record, render_plan(_plan_line(plan, limits)))
+                os.write(record, render_plan(plan_line(plan, limits)))
                 yield directory, record, listener
 
     def record(self) -> RankRecord | None:
         """What is written of the rank; None if it was never prepared to the end."""
         try:
-            return parse_record(self._record.read_bytes())
+            return parse_record(self.record_path.read_bytes())
         except FileNotFoundError:
             return None
 
     def began_at_s(self) -> float | None:
         """When the record was last written to: for a rank that has begun and not ended, its beginning."""
         try:
-            return self._record.stat().st_mtime
+            return self.record_path.stat().st_mtime
         except FileNotFoundError:
             return None
 
     def write_end(self, end: EndLine) -> bool:
         """Write the end in place of a supervisor that is gone; False if it must be tried again."""
         try:
-            with _opened(self._record, os.O_WRONLY | os.O_APPEND) as record:
+            with opened(self.record_path, os.O_WRONLY | os.O_APPEND) as record:
                 write_all(record, b"\n" + render_end(end))
         except FileNotFoundError:
             return True  # removed: nobody will ask
@@ -80,7 +80,7 @@ class RankDirectory:
     def is_supervised(self) -> bool:
         """Whether a supervisor lives, or is on its way."""
         try:
-            with _opened(self._record, os.O_RDWR) as record:
+            with opened(self.record_path, os.O_RDWR) as record:
                 fcntl.flock(record, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -98,7 +98,7 @@ class RankDirectory:
         connection = socket.socket(socket.AF_UNIX)
         connection.setblocking(False)
         try:
-            with _opened(self.path, os.O_DIRECTORY) as directory:
+            with opened(self.path, os.O_DIRECTORY) as directory:
                 connection.connect(_control(directory))
         except OSError:
             connection.close()
@@ -114,17 +114,18 @@ def rank_end(plan: PlanLine, end: EndLine) -> RankEnd:
     if end.lost:
         return RankEnd(None, end.ended_at_s, end.stopped, end.lost, _LOST[end.lost])
     code = 128 - end.code if end.code is not None and end.code < 0 else end.code
-    return RankEnd(code, end.ended_at_s, end.stopped)
+    return RankEnd(code, end.ended_at_s, end.stopped, end.cause, end.message)
 
 
-def _plan_line(plan: RankPlan, limits: Limits) -> PlanLine:
+def plan_line(plan: RankPlan, limits: Limits) -> PlanLine:
     return PlanLine(
         plan.command, plan.cwd, plan.grace_s, limits.segment_bytes, limits.unshipped_bytes, boot_id()
     )
 
 
 @contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor for a while, not inherited by children."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         yield fd
@@ -133,7 +134,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 @contextmanager
-def _listening(directory: int) -> Iterator[int]:
+def listening(directory: int) -> Iterator[int]:
     """The supervisor's socket, open before there is a supervisor: a connection waits for it."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(_control(directory))

@@ -1,8 +1,9 @@
 """The record of a rank: one file of lines, only ever appended to.
 
 First the plan, written by the executor that makes the file. Then the id of the rank's first process, written
-by that process before it becomes the command. Last how it ended, written once nothing of the rank is left, by
-the supervisor or by an executor that finds the supervisor gone. A line without its end was never written.
+by that process before it becomes the command; a container has none of ours. Last how it ended, written once
+nothing of the rank is left, by the supervisor or keeper, or by an executor that finds it gone. A line without
+its end was never written.
 
 The file is also the lock: its supervisor holds it locked as long as it lives.
 """
@@ -18,7 +19,10 @@ from gpuyard.contracts.job import ExitCause
 
 
 class PlanLine(Struct, frozen=True):
-    """What the supervisor needs to know. `boot`: when the machine was started."""
+    """What the supervisor needs to know. `boot`: when the machine was started.
+
+    `is_container`: the rank has a keeper, and named pipes.
+    """
 
     command: tuple[str, ...]
     cwd: str
@@ -26,10 +30,14 @@ class PlanLine(Struct, frozen=True):
     segment_bytes: int
     limit_bytes: int
     boot: str
+    is_container: bool = False
 
 
 class EndLine(Struct, frozen=True):
-    """How it ended. `failed`: stage and error number. `lost`: the executor's guess; nobody saw it."""
+    """How it ended. `failed`: stage and error number. `lost`: the executor's guess; nobody saw it.
+
+    `cause` and `message` are the engine's, for a container.
+    """
 
     code: int | None = None
     started_at_s: float | None = None
@@ -37,6 +45,8 @@ class EndLine(Struct, frozen=True):
     stopped: bool = False
     failed: tuple[str, int] | None = None
     lost: ExitCause | None = None
+    cause: ExitCause | None = None
+    message: str = ""
 
 
 class RankRecord(NamedTuple):

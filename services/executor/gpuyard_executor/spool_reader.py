@@ -1,8 +1,10 @@
 """Reads a rank's spool while its supervisor writes it. Plain reads of small files that were just written."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 from gpuyard_executor.engine import OutputChunk
 from gpuyard_executor.supervisor.spool import FRAME, segment_name, segment_starts
@@ -66,3 +68,37 @@ class SpoolReader:
             at = end
         self.offset += at
         return chunks
+
+
+class Printer(Protocol):
+    """A rank whose spool grows."""
+
+    @property
+    def has_exited(self) -> bool: ...
+    async def output_after(self, offset: int) -> None: ...
+
+
+async def follow_spool(
+    directory: Path, offset: int, rank: Printer
+) -> AsyncGenerator[Sequence[OutputChunk], None]:
+    """What is in the spool from an offset on, as it comes, until the rank has exited."""
+    reader = SpoolReader(directory, offset)
+    try:
+        while True:
+            is_complete = rank.has_exited  # asked before reading: after that nothing more is written
+            chunks = reader.read()
+            if chunks:
+                yield chunks
+            elif is_complete:
+                return
+            else:
+                await rank.output_after(reader.offset)
+    finally:
+        reader.close()
+
+
+def delete_segments(directory: Path, before: int) -> None:
+    """Forget output that lies before an offset, as far as whole segments go."""
+    for start, next_start in pairwise(segment_starts(str(directory))):
+        if next_start <= before:
+            (directory / segment_name(start)).unlink()

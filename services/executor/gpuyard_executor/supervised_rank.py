@@ -1,7 +1,6 @@
-"""One rank as its supervisor tells it: the connection, the state, the signal that there is output."""
+"""One rank as its supervisor tells it, and its state."""
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -16,90 +15,41 @@ from gpuyard_executor.core.states import step
 from gpuyard_executor.leftovers import kill_leftovers
 from gpuyard_executor.rank_directory import RankDirectory, boot_id, rank_end
 from gpuyard_executor.rank_record import EndLine
+from gpuyard_executor.supervisor_link import SupervisorLink
 
 _RETRY_S = 0.01
 
 
-class SupervisedRank(asyncio.Protocol):
+class SupervisedRank:
     """Follows one rank from its preparation, or from being found again, to its end."""
 
     def __init__(self, key: RankKey, directory: RankDirectory, changed: Callable[[RankStatus], None]) -> None:
         self.directory = directory
+        self.link = SupervisorLink(directory, self._hear)
         self.status = RankStatus(key, RankState.PREPARING)
         self._changed = changed
-        self._spooled = asyncio.Event()
-        self._unsent: list[bytes] = []
-        self._lost = asyncio.Event()
-        self._transport: asyncio.Transport | None = None
-        self._partial = b""
-
-    # -- the life of the connection ------------------------------------------------------------------------
 
     async def follow(self) -> None:
         """Stay connected until the rank has exited; find out how it ended if nobody tells."""
         while not self._read_end():
             try:
-                await self._connect()
+                await self.link.hold()
             except OSError:
                 if not self.directory.is_supervised():
                     await self._conclude()
                     return
                 await asyncio.sleep(_RETRY_S)  # it is about to come, or about to go
-                continue
-            await self._lost.wait()
-
-    async def _connect(self) -> None:
-        self._lost.clear()
-        connection = self.directory.connect()
-        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=connection)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._partial = b""
-        for line in self._unsent:
-            transport.write(line)
-        self._unsent.clear()
-        self._spooled.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._lost.set()
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            self._hear(json.loads(line))
 
     def _hear(self, message: Mapping[str, Any]) -> None:
-        if "output" in message:
-            self._spooled.set()
-        elif message["state"] == RankState.EXITED:
+        if message["state"] == RankState.EXITED:
             self._read_end()
         elif (state := RankState(message["state"])) is RankState.RUNNING or not self._has_begun:
             self._enter(replace(self.status, state=state, started_at_s=message["started_at_s"]))
 
-    def disconnect(self) -> None:
-        if self._transport:
-            self._transport.abort()
-
-    # -- what it is told -----------------------------------------------------------------------------------
-
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Send to the supervisor as soon as it is connected; nobody waits for that."""
-        line = json.dumps(message).encode() + b"\n"
-        if self._transport:
-            self._transport.write(line)
-        else:
-            self._unsent.append(line)
-
     async def output_after(self, offset: int) -> None:
         """Wait until there may be output beyond a position. May return early."""
-        self._spooled.clear()
-        if self._transport:
-            self._transport.write(json.dumps({"do": "wait", "offset": offset}).encode() + b"\n")
         if not self.has_exited:
-            await self._spooled.wait()
+            await self.link.output_after(offset)
 
     # -- where it stands -----------------------------------------------------------------------------------
 
@@ -159,7 +109,7 @@ class SupervisedRank(asyncio.Protocol):
 
     def _exit(self, end: RankEnd, started_at_s: float | None) -> None:
         self._enter(replace(self.status, state=RankState.EXITED, started_at_s=started_at_s, end=end))
-        self._spooled.set()
+        self.link.wake()
 
     def _enter(self, status: RankStatus) -> None:
         if status == self.status or self.has_exited:

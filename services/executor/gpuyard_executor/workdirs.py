@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import os
 import random
 import shutil
 import tarfile
@@ -25,12 +26,17 @@ class WorkdirFailed(Exception):
 
 
 class Workdirs:
-    def __init__(self, home: Path, bus: Objects, clock: Clock, keep: int) -> None:
+    """`owner`: user and group that the directories shall belong to; None: those of this process."""
+
+    def __init__(
+        self, home: Path, bus: Objects, clock: Clock, keep: int, owner: tuple[int, int] | None = None
+    ) -> None:
         self.root = home / "work"
         self._uploads = home / "uploads"
         self._bus = bus
         self._clock = clock
         self._keep = keep
+        self._owner = owner
         for directory in (self.root, self._uploads):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._fetching: dict[str, asyncio.Lock] = {}
@@ -52,9 +58,10 @@ class Workdirs:
         try:
             if not upload:
                 path.mkdir(exist_ok=True)
+                _give(path, self._owner)
             elif not path.exists():
                 archive = await self._fetch(upload)
-                await asyncio.to_thread(_unpack_whole, archive, path)
+                await asyncio.to_thread(_unpack_whole, archive, path, self._owner)
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
             raise WorkdirFailed(f"the working directory can't be unpacked: {error}") from error
 
@@ -109,11 +116,19 @@ def _write_whole(path: Path, data: bytes) -> None:
     new.rename(path)
 
 
-def _unpack_whole(archive: Path, path: Path) -> None:
+def _unpack_whole(archive: Path, path: Path, owner: tuple[int, int] | None) -> None:
     new = path.with_name(f"new-{path.name}")
     shutil.rmtree(new, ignore_errors=True)
     try:
         unpack(archive, new)
+        _give(new, owner)
         new.rename(path)
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _give(path: Path, owner: tuple[int, int] | None) -> None:
+    """Let all of it belong to somebody. Links are not followed."""
+    if owner:
+        for entry in (path, *path.rglob("*")):
+            os.chown(entry, *owner, follow_symlinks=False)

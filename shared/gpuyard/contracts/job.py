@@ -34,6 +34,22 @@ class TaskSpec(Struct, frozen=True):
         tuple[EnvName, ...],
         Meta(max_length=256, description="Variables whose values must never be seen in the output."),
     ] = ()
+    image: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9._:/@-]*$(?!\n)",
+            max_length=512,
+            description="Container image; empty: the node's own.",
+        ),
+    ] = ""
+    memory_bytes: (
+        Annotated[int, Meta(ge=16 << 20, le=1 << 50, description="Memory of each rank; more ends it.")] | None
+    ) = None
+    cpus: Annotated[float, Meta(gt=0, le=4096, description="CPUs of each rank.")] | None = None
+    shm_bytes: (
+        Annotated[int, Meta(ge=1 << 16, le=1 << 50, description="Size of /dev/shm, part of the memory.")]
+        | None
+    ) = None
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0]:

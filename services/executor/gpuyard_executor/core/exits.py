@@ -15,7 +15,7 @@ def exit_of(end: RankEnd, stop: Stop | None) -> Exit:
         cause = stop.cause if stop else ExitCause.NODE_LOST
         return Exit(end.code, cause, f"it was told to stop: {cause}" if stop else "its machine was shut down")
     if end.code == 0:
-        return Exit(0)
+        return Exit(0, message=end.message)
     if end.code == 128 + Signals.SIGKILL:
         hint = "if nobody did that, the machine ran out of memory"
         return Exit(end.code, ExitCause.UNKNOWN, f"it was killed by SIGKILL; {hint}")

@@ -14,7 +14,8 @@ from gpuyard.contracts.fact import GangFact
 from gpuyard.contracts.job import ExitCause
 from gpuyard.contracts.order import Order, Prepare, Start, Stop
 from gpuyard_executor.core.adoption import newest_term, rebuild
-from gpuyard_executor.core.environment import rank_environment, rank_secrets
+from gpuyard_executor.core.container import host_name
+from gpuyard_executor.core.environment import rank_environment, rank_secrets, visible_gpus
 from gpuyard_executor.core.events import (
     Adopted,
     DropFact,
@@ -38,7 +39,7 @@ from gpuyard_executor.core.events import (
     WorkdirMade,
 )
 from gpuyard_executor.core.gang import Gang
-from gpuyard_executor.core.rank import GangKey, RankPlan
+from gpuyard_executor.core.rank import Box, GangKey, RankPlan
 from gpuyard_executor.core.states import EXITED, PREPARING, READY
 
 _REMEMBERED = 10_000
@@ -52,11 +53,15 @@ _SKEW_S = 300.0
 class Gangs:
     """The node's state. `handle` is its only way in; it returns what to do, in this order."""
 
-    def __init__(self, node: str, address: str, workdirs: str, base_env: Mapping[str, str]) -> None:
+    def __init__(
+        self, node: str, address: str, workdirs: str, base_env: Mapping[str, str], *, is_boxed: bool = False
+    ) -> None:
         self._node = node
         self._address = address
         self._workdirs = workdirs
         self._base_env = base_env
+        self._is_boxed = is_boxed
+        """Whether ranks run in containers, where those of a gang know each other by name."""
         self._term = 0
         self._gangs: dict[GangKey, Gang] = {}
         self._holders: dict[str, GangKey] = {}
@@ -224,12 +229,16 @@ class Gangs:
             if rank.is_asked or rank.state is EXITED:
                 continue
             rank.is_asked = True
+            task = tasks[rank.slot.task]
             plan = RankPlan(
                 rank.key,
-                tasks[rank.slot.task].command,
+                task.command,
                 f"{self._workdirs}/{gang.key}",
-                rank.slot.gpus,
+                visible_gpus(gang.order.slots, rank.slot),
                 gang.order.grace_s,
+                Box(task.image, task.memory_bytes, task.cpus, task.shm_bytes),
+                peers=len(gang.order.slots),
+                is_spread=gang.order.world_size > len(gang.order.slots),
             )
             secrets = rank_secrets(self._base_env, gang.order, rank.slot)
             self._effects += (PrepareRank(plan), ShipOutput(rank.key, secrets=secrets))
@@ -244,7 +253,7 @@ class Gangs:
     # -- what follows --------------------------------------------------------------------------------------
 
     def _advance(self, gang: Gang, now_s: float) -> None:
-        master = gang.master(self._address)
+        master = gang.master(host_name(0) if self._is_boxed else self._address)
         if gang.stop:
             self._stop_ranks(gang, gang.stop)
         elif master and gang.may_start:
@@ -259,7 +268,7 @@ class Gangs:
 
     def _stop_ranks(self, gang: Gang, order: Stop) -> None:
         for rank in gang:
-            if not rank.is_told_to_stop and rank.state not in (PREPARING, EXITED):
+            if rank.is_asked and not rank.is_told_to_stop and rank.state is not EXITED:
                 rank.is_told_to_stop = True
                 self._effects.append(StopRank(rank.key, order.grace_s))
 

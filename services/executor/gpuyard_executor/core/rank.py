@@ -45,6 +45,16 @@ def parse_rank_key(text: str) -> RankKey | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """What a rank wants of its container. None: the engine's own measure."""
+
+    image: str = ""
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    shm_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RankPlan:
     """All an engine must know before the start; the environment comes with the start."""
 
@@ -52,8 +62,14 @@ class RankPlan:
     command: tuple[str, ...]
     cwd: str
     gpus: tuple[str, ...] = ()
+    """GPUs it may see, in their order."""
     grace_s: float = 10.0
     """Seconds between signal and kill when nobody said otherwise, for example at shutdown of the machine."""
+    box: Box = Box()
+    peers: int = 1
+    """Ranks of its gang on this node."""
+    is_spread: bool = False
+    """Whether the gang has ranks on other nodes."""
 
 
 @dataclass(frozen=True, slots=True)

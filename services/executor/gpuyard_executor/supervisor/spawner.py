@@ -10,6 +10,7 @@ import sys
 from typing import NoReturn
 
 from gpuyard_executor.supervisor.files import write_all
+from gpuyard_executor.supervisor.keeper import Keeper
 from gpuyard_executor.supervisor.launch import adopt_orphans, set_name
 from gpuyard_executor.supervisor.supervisor import Supervisor
 
@@ -37,15 +38,16 @@ def spawn(requests: socket.socket) -> None:
 
 
 def supervise(directory: int, record: int, listener: int) -> NoReturn:
-    """Be the supervisor of the rank in this directory. Holding its record open holds it locked."""
+    """Be the supervisor or keeper of the rank in this directory. Its record, held open, is locked."""
     try:
         os.setsid()
         os.fchdir(directory)
         os.close(directory)
         set_name(b"gpuyard-rank")
         adopt_orphans()
-        plan = json.loads(os.pread(record, os.fstat(record).st_size, 0))
-        Supervisor(socket.socket(fileno=listener), record, plan).run()
+        plan = json.loads(os.pread(record, os.fstat(record).st_size, 0).partition(b"\n")[0])
+        serve = Keeper if plan["is_container"] else Supervisor
+        serve(socket.socket(fileno=listener), record, plan).run()
     except BaseException as error:  # noqa: BLE001 - last words, else nobody would ever learn why
         with contextlib.suppress(OSError):
             write_all(os.open("trouble", os.O_WRONLY | os.O_CREAT, 0o600), repr(error).encode())

@@ -12,12 +12,12 @@ _PREFIX = "out."
 class Spool:
     """Never loses a byte: what finds no room waits, and so does the program that prints it."""
 
-    def __init__(self, segment_bytes: int, limit_bytes: int) -> None:
-        self.offset = 0
+    def __init__(self, segment_bytes: int, limit_bytes: int, offset: int = 0) -> None:
+        self.offset = offset
         """Position after the last complete frame."""
         self._segment_bytes = segment_bytes
         self._limit_bytes = limit_bytes
-        self._segment_start = 0
+        self._segment_start = offset
         self._oldest = 0
         self._fd = -1
         self._frame_bytes = 0
@@ -72,3 +72,28 @@ def segment_starts(directory: str) -> list[int]:
     """Positions at which the segments begin, oldest first."""
     names = os.listdir(directory)  # noqa: PTH208 - pathlib would double a supervisor's imports
     return sorted(int(name.removeprefix(_PREFIX)) for name in names if name.startswith(_PREFIX))
+
+
+def spool_end(directory: str) -> int:
+    """Where a spool goes on that another process wrote. A frame that was cut short is cut off."""
+    starts = segment_starts(directory)
+    if not starts:
+        return 0
+    path = f"{directory}/{segment_name(starts[-1])}"
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        end = _end_of_frames(fd)
+        os.ftruncate(fd, end)
+    finally:
+        os.close(fd)
+    return starts[-1] + end
+
+
+def _end_of_frames(fd: int) -> int:
+    size_bytes, end = os.fstat(fd).st_size, 0
+    while end + FRAME.size <= size_bytes:
+        after = end + FRAME.size + FRAME.unpack(os.pread(fd, FRAME.size, end))[2]
+        if after > size_bytes:
+            break
+        end = after
+    return end

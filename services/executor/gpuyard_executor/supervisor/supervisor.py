@@ -2,26 +2,24 @@
 
 import contextlib
 import errno
-import json
 import os
-import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gpuyard_executor.supervisor.client import Client
-from gpuyard_executor.supervisor.files import write_all
+from gpuyard_executor.supervisor.audience import Audience
+from gpuyard_executor.supervisor.end import NO_ROOM_MS, write_end
+from gpuyard_executor.supervisor.intake import Intake
 from gpuyard_executor.supervisor.launch import LaunchFailed, launch
+from gpuyard_executor.supervisor.poller import Poller
 from gpuyard_executor.supervisor.processes import children_of
 from gpuyard_executor.supervisor.spool import Spool
 
 _READ_BYTES = 65536
 _KILL_ROUND_MS = 20
 _LONGEST_ROUND_MS = 1000
-_NO_ROOM_MS = 200
 _FORSAKEN_MS = 600_000
 
 
@@ -31,14 +29,11 @@ class Supervisor:
     def __init__(self, listener: socket.socket, record: int, plan: dict[str, Any]) -> None:
         self._plan = plan
         self._record_fd = record
-        self._listener = listener
-        self._spool = Spool(plan["segment_bytes"], plan["limit_bytes"])
-        self._poll = select.poll()
-        self._on: dict[int, Callable[[], object]] = {}
-        self._clients: dict[int, Client] = {}
-        self._pipes: dict[int, int] = {}
-        """Descriptor of each open pipe, and its stream."""
-        self._hears_pipes = True
+        self._poller = Poller()
+        spool = Spool(plan["segment_bytes"], plan["limit_bytes"])
+        self._audience = Audience(self._poller, spool, self._obey, self._status)
+        self._audience.open(listener)
+        self._intake = Intake(self._poller, spool, self._audience.tell_of_output)
         self._state = "ready"
         self._pid = 0
         """The rank's first process until it is collected."""
@@ -52,61 +47,41 @@ class Supervisor:
     def run(self) -> None:
         """Serve until nothing of the rank is left and everything is on disk."""
         self._hear_signals()
-        self._hear(self._listener.fileno(), self._accept)
-        while not (self._ended and self._alone and self._is_drained()):
-            heard = self._poll.poll(self._patience_ms())
-            for fd, _ in heard:
-                self._on.get(fd, _nothing)()
-            if not heard and self._is_forsaken():
+        while not (self._ended and self._alone and self._intake.drain()):
+            if not self._poller.wait(self._patience_ms()) and self._is_forsaken():
                 self._give_up()
             self._kill_what_must_end()
-            self._hear_pipes_if_room()
+            self._intake.adjust()
         self._end.setdefault("ended_at_s", time.time())
         write_end(self._record_fd, self._end)
         self._enter("exited")
 
     # -- what is heard -------------------------------------------------------------------------------------
 
-    def _hear(self, fd: int, callback: Callable[[], object]) -> None:
-        self._on[fd] = callback
-        self._poll.register(fd, select.POLLIN)
-
-    def _ignore(self, fd: int) -> None:
-        del self._on[fd]
-        self._poll.unregister(fd)
-
     def _hear_signals(self) -> None:
         receiver, sender = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, _nothing)
         signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
-        self._hear(receiver, partial(self._on_signal, receiver))
+        self._poller.hear(receiver, partial(self._on_signal, receiver))
 
     def _on_signal(self, receiver: int) -> None:
         if signal.SIGTERM in os.read(receiver, _READ_BYTES):
             self._stop(self._plan["grace_s"])
         self._collect_dead()
 
-    def _accept(self) -> None:
-        client = Client(self._listener.accept()[0])
-        self._clients[client.fileno()] = client
-        self._hear(client.fileno(), partial(self._obey, client))
-        self._tell(client, self._status())
+    def _obey(self, message: dict[str, Any]) -> None:
+        if message["do"] == "start":
+            self._start(message["env"])
+        elif message["do"] == "stop":
+            self._stop(message["grace_s"])
 
-    def _obey(self, client: Client) -> None:
-        try:
-            messages = list(client.receive())
-        except OSError:
-            self._drop(client)
-            return
-        for message in messages:
-            if message["do"] == "start":
-                self._start(message["env"])
-            elif message["do"] == "stop":
-                self._stop(message["grace_s"])
-            elif message["do"] == "wait":
-                client.wants_after = message["offset"]
-                self._tell_of_output(client)
+    def _status(self) -> dict[str, Any]:
+        return {"state": self._state, "started_at_s": self._end["started_at_s"]}
+
+    def _enter(self, state: str) -> None:
+        self._state = state
+        self._audience.tell(self._status())
 
     # -- start and stop ------------------------------------------------------------------------------------
 
@@ -122,14 +97,12 @@ class Supervisor:
         self._alone = False
         self._end["started_at_s"] = time.time()
         for stream, fd in enumerate(pipes):
-            os.set_blocking(fd, False)
-            self._pipes[fd] = stream
-            self._hear(fd, partial(self._read, fd))
+            self._intake.add(fd, stream)
         self._enter("running")
 
     def _is_forsaken(self) -> bool:
         """Not started, and no executor is there that could: its yard may have been deleted."""
-        return self._state == "ready" and not self._clients
+        return self._state == "ready" and not self._audience
 
     def _give_up(self) -> None:
         self._end["failed"] = ["wait", errno.ETIMEDOUT]
@@ -189,94 +162,12 @@ class Supervisor:
             waits_ms.append(self._round_ms)
         elif self._stop_at_s is not None:
             waits_ms.append(1 + max(0, int(1000 * (self._stop_at_s - time.monotonic()))))
-        if not self._hears_pipes or (self._ended and self._alone):
-            waits_ms.append(_NO_ROOM_MS)
+        if not self._intake.is_open or (self._ended and self._alone):
+            waits_ms.append(NO_ROOM_MS)
         if self._is_forsaken():
             waits_ms.append(_FORSAKEN_MS)
         return min(waits_ms, default=None)
 
-    # -- output --------------------------------------------------------------------------------------------
-
-    def _read(self, fd: int) -> bool:
-        """Move what a pipe holds to the spool; tell whether there was something."""
-        if not self._spool.flush():
-            return False
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self._close_pipe(fd)
-            return False
-        self._spool.append(self._pipes[fd], data)
-        for client in list(self._clients.values()):
-            self._tell_of_output(client)
-        return True
-
-    def _close_pipe(self, fd: int) -> None:
-        if self._hears_pipes:
-            self._ignore(fd)
-        del self._pipes[fd]
-        os.close(fd)
-
-    def _is_drained(self) -> bool:
-        """Take in what the pipes still hold. One that a stranger keeps open is left when it is empty."""
-        for fd in list(self._pipes):
-            while self._read(fd):
-                pass
-        return self._spool.flush()
-
-    def _hear_pipes_if_room(self) -> None:
-        """A full pipe makes the program wait: just what shall happen while there is no room."""
-        has_room = self._spool.flush() and self._spool.has_room()
-        if has_room == self._hears_pipes:
-            return
-        self._hears_pipes = has_room
-        for fd in self._pipes:
-            if has_room:
-                self._hear(fd, partial(self._read, fd))
-            else:
-                self._ignore(fd)
-
-    # -- what is told --------------------------------------------------------------------------------------
-
-    def _status(self) -> dict[str, Any]:
-        return {"state": self._state, "started_at_s": self._end["started_at_s"]}
-
-    def _enter(self, state: str) -> None:
-        self._state = state
-        for client in list(self._clients.values()):
-            self._tell(client, self._status())
-
-    def _tell_of_output(self, client: Client) -> None:
-        if client.wants_after is not None and self._spool.offset > client.wants_after:
-            client.wants_after = None
-            self._tell(client, {"output": self._spool.offset})
-
-    def _tell(self, client: Client, message: dict[str, Any]) -> None:
-        try:
-            client.send(message)
-        except OSError:
-            self._drop(client)
-
-    def _drop(self, client: Client) -> None:
-        if self._clients.pop(client.fileno(), None):
-            self._ignore(client.fileno())
-            client.connection.close()
-
 
 def _nothing(*_: object) -> None:
-    """Stands for a descriptor that was dropped in the same round, or wakes the loop by having been called."""
-
-
-def write_end(record: int, end: dict[str, Any]) -> None:
-    """Put the end on disk, however long that has no room. The line begins anew: a try may be torn."""
-    line = b"\n" + json.dumps(end).encode() + b"\n"
-    while True:
-        try:
-            write_all(record, line)
-            os.fsync(record)
-        except OSError:
-            time.sleep(_NO_ROOM_MS / 1000)
-        else:
-            return
+    """A signal handler: it wakes the loop by having been called."""
