@@ -32,6 +32,8 @@ class Homecoming:
         self._shelf = shelf
         self._owned = owned
         self._look_s = min(LOOK_S, look_s)
+        self._away: set[str] = set()
+        """Holders of whom it was told that they do not answer."""
 
     async def run(self) -> None:
         while True:
@@ -42,17 +44,24 @@ class Homecoming:
 
     async def _tend(self, partition: Partition) -> None:
         """What can't be had now comes the next time."""
-        away: set[str] = set()
+        silent: set[str] = set()
         for name, mark in self._shelf.index.marks(partition.number).items():
-            if mark.holder in {"", self._shelf.logger} | away:
+            if mark.holder in {"", self._shelf.logger} | silent:
                 continue
             try:
                 await self._fetch(partition, name)
             except Deposed:
                 return  # the next owner goes on
             except (GpuyardError, OSError, DamagedError) as error:
-                away.add(mark.holder)
-                self._context.log.warning("segment stays with another logger for now", why=str(error))
+                silent.add(mark.holder)
+                self._tell(mark.holder, error)
+            else:
+                self._away.discard(mark.holder)
+
+    def _tell(self, holder: str, error: Exception) -> None:
+        if holder not in self._away:
+            self._away.add(holder)
+            self._context.log.warning("segments stay with another logger for now", why=str(error))
 
     async def _fetch(self, partition: Partition, name: str) -> None:
         record = await partition.catalogue.record(name)
