@@ -11,7 +11,8 @@ from gpuyard.runtime.service import Context
 from gpuyard_logger.shelf import Shelf
 
 MOST_BYTES = 768 * 1024
-_ANSWER_S = 5.0
+_ANSWER_S = 2.5
+"""Less than the one who asks waits, so that it learns who did not answer."""
 
 
 class Lender:

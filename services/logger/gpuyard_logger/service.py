@@ -36,6 +36,8 @@ from gpuyard_logger.series import SeriesAnswers
 from gpuyard_logger.shelf import Shelf
 from gpuyard_logger.tiering import Mover
 
+_LOOK_S = 0.1
+
 
 class LoggerService:
     """One logger with its shelf."""
@@ -113,7 +115,7 @@ class LoggerService:
             for number in share - self._tasks.keys():
                 self._tasks[number] = tasks.create_task(self._keep_owning(number))
             self._report(share)
-            await self._context.clock.sleep(BEAT_S)
+            await self._context.clock.sleep(_LOOK_S)
 
     async def _keep_owning(self, number: int) -> None:
         """Own the partition again and again, until cancelled."""

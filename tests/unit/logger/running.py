@@ -106,19 +106,19 @@ async def write(bus: Bus, batches: Iterable[LogBatch], headers: dict[str, str] |
     return seq
 
 
-async def ask(bus: Bus, query: LogQuery | bytes) -> LogPage | Failure:
+async def ask(bus: Bus, query: LogQuery | bytes, timeout_s: float = LIMIT_S) -> LogPage | Failure:
     payload = query if isinstance(query, bytes) else encode(query)
-    answer = await bus.request(LOG_QUERY(), payload, timeout_s=LIMIT_S)
+    answer = await bus.request(LOG_QUERY(), payload, timeout_s=timeout_s)
     page: LogPage | Failure = decode(answer.payload, LogPage | Failure)
     return page
 
 
 async def ask_page(bus: Bus, query: LogQuery) -> LogPage:
-    """The answer, once a logger has it."""
+    """The answer, once a logger has it. A question that a stopping logger had is asked again."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             with suppress(Unavailable):
-                answer = await ask(bus, query)
+                answer = await ask(bus, query, timeout_s=2.0)
                 if isinstance(answer, LogPage):
                     return answer
             await asyncio.sleep(0.001)

@@ -110,10 +110,13 @@ def test_a_segment_that_went_while_it_was_read_is_found_in_another(disk: Disk) -
     assert [frame.first_seq for frame in backward] == [0]
 
 
-def test_a_segment_that_is_gone_for_good_is_an_error(disk: Disk) -> None:
-    disk.folder.remove(disk.seal(packed(0, 3)))
-    with pytest.raises(OSError, match="segment is gone"):
-        list(disk.library.frames(STREAM))
+def test_a_segment_that_is_gone_for_good_is_told_and_left_out(disk: Disk) -> None:
+    gone = disk.seal(packed(0, 3))
+    disk.seal(packed(3, 5))
+    disk.folder.remove(gone)
+    assert disk.seqs() == [3, 4]
+    assert [one[1:3] for one in disk.damage] == [(0, 3)]
+    assert disk.seqs(tail=9) == [3, 4]
 
 
 def test_a_damaged_frame_is_told_and_left_out(disk: Disk) -> None:
