@@ -46,7 +46,10 @@ async def test_a_gang_in_containers_learns_the_digits_whatever_is_killed(
             if epoch and (kill := kills.pop(int(epoch[1]), None)):
                 await kill()
         done = await client.wait(job.id, timeout_s=120)
-        assert done.state is JobState.SUCCEEDED, (done.exit, {rank: lines[-12:] for rank, lines in seen.items()})
+        assert done.state is JobState.SUCCEEDED, (
+            done.exit,
+            {rank: lines[-12:] for rank, lines in seen.items()},
+        )
         assert done.attempt == 1
         stored = await lines_by_rank(client, job.id)
     assert not kills

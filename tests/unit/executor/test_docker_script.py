@@ -16,7 +16,7 @@ from gpuyard_executor.core.container_script import parse_failure, render_script
 PATH = os.environ["PATH"]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True).filter(lambda name: name != "PATH")
-VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=40)
+VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 
 
 def run(
