@@ -1,13 +1,14 @@
-"""Settings of every test, and the engine that tests of containers share."""
+"""Settings of every test, and the container engine that some share."""
 
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.docker.daemon import Daemon, Unusable, running
-from tests.docker.images import make_busybox
+if TYPE_CHECKING:
+    from tests.docker.daemon import Daemon
 
 # A slow machine must not look like a wrong program.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,8 +20,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def dockerd() -> Iterator[Daemon]:
+def dockerd() -> "Iterator[Daemon]":
     """A Docker engine with live-restore and an image of busybox; one for all tests."""
+    from tests.docker.daemon import Unusable, running  # noqa: PLC0415 - a fifth of a second
+    from tests.docker.images import make_busybox  # noqa: PLC0415
+
     try:
         with running() as daemon:
             client = daemon.client()

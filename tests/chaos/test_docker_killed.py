@@ -177,7 +177,7 @@ async def test_without_live_restore_a_rank_goes_down_with_its_engine(fragile: Da
 
 
 async def test_engine_killed_while_it_starts_a_container(dockerd: Daemon, tmp_path: Path) -> None:
-    """After its return it may think the container never started: what runs is killed, not run twice."""
+    """After its return it may hold the container for not started: what runs of it is killed."""
     async with rig_at(dockerd, tmp_path / "node") as rig:
         for _ in range(4):
             key = await rig.run("sh", "-c", "mkdir ran || exit 99; echo up; sleep 1000")

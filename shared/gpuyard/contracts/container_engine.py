@@ -32,7 +32,14 @@ class EngineInfo:
 
 
 def parse_info(raw: Mapping[str, Any]) -> EngineInfo:
-    """Read the answer to `GET /info` of any engine since 19.03."""
+    """Read the answer to `GET /info` of any engine since 19.03.
+
+    Raises:
+        ValueError: it is no such answer.
+
+    """
+    if not isinstance(raw, Mapping) or "ServerVersion" not in raw:
+        raise ValueError("it does not describe itself")
     found = (str(device.get("ID", "")) for device in raw.get("DiscoveredDevices") or ())
     return EngineInfo(
         version=str(raw.get("ServerVersion", "")),

@@ -6,22 +6,19 @@ import importlib.metadata
 import os
 import resource
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 from gpuyard.contracts.errors import GpuyardError
 from gpuyard.yard.check import Check, fail, ok, warn
+from gpuyard.yard.container_engine import examine_engine
 from gpuyard.yard.layout import LEAST_FREE_BYTES
 from gpuyard.yard.limits import ENOUGH, LEAST, wanted_limit
 from gpuyard.yard.nats_server import find_binary, version_of
 
 COMFORTABLE_FREE_BYTES = 10 * 1024**3
-DOCKER_SOCKET = "/var/run/docker.sock"
-_TIMEOUT_S = 2.0
 _PR_GET_CHILD_SUBREAPER = 37
 
 
@@ -31,8 +28,8 @@ def examine_machine(store: Path) -> Iterator[Check]:
     yield disk(store)
     yield open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     yield kernel()
-    yield docker()
     yield nvidia()
+    yield from examine_engine(gpu_count())
     yield torch()
 
 
@@ -91,25 +88,6 @@ def _can_reap() -> bool:
     answer = ctypes.c_int()
     code: int = ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
     return code == 0
-
-
-def docker(path: str = DOCKER_SOCKET) -> Check:
-    """Optional: without an engine, ranks are plain processes."""
-    try:
-        with closing(socket.socket(socket.AF_UNIX)) as engine:
-            engine.settimeout(_TIMEOUT_S)
-            engine.connect(path)
-            engine.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
-            answer = engine.recv(4096)
-    except OSError as error:
-        return warn(
-            "docker",
-            f"no engine answers ({error.strerror or error}); ranks run as plain processes",
-            "Not needed. For containers: install Docker and join its group.",
-        )
-    if b" 200 " not in answer.split(b"\r\n")[0]:
-        return warn("docker", f"the engine at {path} does not answer a ping well", "Restart Docker.")
-    return ok("docker", f"the engine answers at {path}")
 
 
 def nvidia() -> Check:

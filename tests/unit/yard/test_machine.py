@@ -1,6 +1,4 @@
 import ctypes
-import socket
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,7 @@ from gpuyard.yard.check import Status
 from gpuyard.yard.doctor import judge_clock
 from gpuyard.yard.machine import (
     COMFORTABLE_FREE_BYTES,
-    DOCKER_SOCKET,
     disk,
-    docker,
     examine_machine,
     gpu_count,
     judge_disk,
@@ -66,36 +62,6 @@ def test_this_kernel_will_do() -> None:
 def test_a_kernel_that_lacks_something_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_can_reap", lambda: False)
     assert "subreapers" in kernel().message
-
-
-def test_without_docker_is_no_failure(tmp_path: Path) -> None:
-    check = docker(str(tmp_path / "none.sock"))
-    assert check.status is Status.WARN
-    assert DOCKER_SOCKET.startswith("/")
-
-
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [
-        (b"HTTP/1.0 200 OK\r\n\r\nOK", Status.OK),
-        (b"HTTP/1.0 500 Oh\r\n\r\n", Status.WARN),
-        (b"", Status.WARN),
-    ],
-)
-def test_a_docker_engine_is_asked(tmp_path: Path, answer: bytes, status: Status) -> None:
-    with socket.socket(socket.AF_UNIX) as engine:
-        engine.bind(str(tmp_path / "docker.sock"))
-        engine.listen()
-        with ThreadPoolExecutor() as pool:
-            pool.submit(_answer_one, engine, answer)
-            assert docker(str(tmp_path / "docker.sock")).status is status
-
-
-def _answer_one(engine: socket.socket, answer: bytes) -> None:
-    connection, _ = engine.accept()
-    with connection:
-        connection.recv(4096)
-        connection.sendall(answer)
 
 
 class _Nvml:
