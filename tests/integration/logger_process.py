@@ -69,6 +69,10 @@ class LoggerProcess:
         """kill -9, and bury it."""
         self.end(signal.SIGKILL)
 
+    def send(self, how: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(how)
+
     def end(self, how: signal.Signals = signal.SIGTERM) -> int | None:
         if self._process is None:
             return None
